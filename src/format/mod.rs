@@ -1,0 +1,3 @@
+//! Bytes to values and back: pure, total, and the same on every machine.
+
+pub(crate) mod entry;

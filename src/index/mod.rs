@@ -1,0 +1,1 @@
+//! From id to entry, from step and version to ids.

@@ -1,0 +1,79 @@
+//! Every limit, with its unit and its reason.
+//!
+//! Limits are checked before anything is written and again for every length that comes from disk.
+
+/// Greatest size of one rollout's frame, in bytes: columns, descriptor and header. The largest rollouts seen in the
+/// field hold half a gigabyte of expert-routing columns.
+pub const RECORD_BYTES_MAX: u64 = 1 << 30;
+
+/// Greatest size of one batch, in bytes of frames. A batch lies in one segment, and a location's offset counts 64-byte
+/// units in 32 bits (256 GiB); the margin keeps the footer addressable too.
+pub const BATCH_BYTES_MAX: u64 = 64 << 30;
+
+/// Greatest number of frames in one batch: the count is stored in 32 bits.
+pub const BATCH_FRAMES_MAX: u32 = 1 << 24;
+
+/// Greatest number of values in one column: a record's limit holds fewer of any type, and the count is stored in 32 bits.
+pub const COLUMN_VALUES_MAX: u64 = RECORD_BYTES_MAX;
+
+/// Greatest number of named columns in one rollout.
+pub const NAMED_COLUMNS_MAX: usize = 256;
+
+/// Greatest length of a column name, engine name or string key, in bytes.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Greatest size of a rollout's user metadata, in bytes. It lies in the descriptor, which each read checks as a whole.
+pub const METADATA_BYTES_MAX: usize = 1 << 20;
+
+/// Greatest number of version spans of one rollout.
+pub const SPANS_MAX: usize = 1 << 16;
+
+/// Greatest size of a frame's descriptor, in bytes.
+pub const META_BYTES_MAX: u64 = 16 << 20;
+
+/// Greatest size of the cursor, in bytes. Every manifest generation carries it.
+pub const CURSOR_BYTES_MAX: usize = 16 << 20;
+
+/// Greatest size of the run identity, in bytes. Every manifest generation carries it.
+pub const RUN_IDENTITY_BYTES_MAX: usize = 1 << 20;
+
+/// Greatest size of a manifest, in bytes.
+pub const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// Number of labels kept for [`crate::RolloutStore::ref_version_of`], the newest first to stay.
+pub const LABELS_KEPT: usize = 4096;
+
+/// Size at which a segment is sealed and the next one begun, in bytes, unless the options say otherwise.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// Smallest segment size that the options take, in bytes.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// Greatest segment size that the options take, in bytes.
+pub const SEGMENT_BYTES_MAX: u64 = 16 << 30;
+
+/// Greatest log-probability that is accepted, in nats. Rounding in a log-softmax gives values a little above zero.
+pub const LOGP_POSITIVE_MAX: f32 = 1e-3;
+
+/// Greatest distance of a created or acted step above the clock, in steps, unless the options say otherwise.
+pub const STEP_JUMP_MAX_DEFAULT: u64 = 10_000;
+
+/// Steps by which a call's step may differ from the clock, unless the options say otherwise.
+pub const STEP_SKEW_DEFAULT: u64 = 1;
+
+/// Changed index entries that start a flush of the index, in entries.
+pub const INDEX_FLUSH_CHANGES: usize = 50_000;
+
+/// LSNs, versions and ids reserved at a time: a manifest generation is written when a reservation runs out.
+pub(crate) const LSNS_RESERVED: u64 = 1 << 32;
+pub(crate) const VERSIONS_RESERVED: u64 = 256;
+
+const _: () = assert!(META_BYTES_MAX < RECORD_BYTES_MAX, "a descriptor fits in a record");
+const _: () = assert!(METADATA_BYTES_MAX as u64 * 4 < META_BYTES_MAX, "metadata and names fit in a descriptor");
+const _: () =
+    assert!(NAME_BYTES_MAX as u64 * (NAMED_COLUMNS_MAX as u64 * 2) < META_BYTES_MAX, "names fit in a descriptor");
+const _: () = assert!(RECORD_BYTES_MAX < BATCH_BYTES_MAX, "the largest record fits in a batch");
+const _: () = assert!(BATCH_BYTES_MAX / 64 < u32::MAX as u64, "a batch fits in a location's offset");
+const _: () = assert!(CURSOR_BYTES_MAX as u64 * 2 < MANIFEST_BYTES_MAX, "a cursor fits in a manifest");
+const _: () =
+    assert!(SEGMENT_BYTES_MIN < SEGMENT_BYTES_DEFAULT && SEGMENT_BYTES_DEFAULT < SEGMENT_BYTES_MAX, "ordered");
