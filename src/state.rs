@@ -9,8 +9,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::clock::VersionClock;
+use crate::format::counters::Counters;
 use crate::format::entry::{EntryKind, FrameEntry};
-use crate::format::manifest::{Counters, RetireLine, StateSnapshot, SweepRecord, VersionClock};
+use crate::format::manifest::{RetireLine, StateSnapshot, SweepRecord};
 use crate::ids::Lsn;
 use crate::log::event::{Clock, Event};
 
@@ -92,7 +94,7 @@ impl State {
                     Clock::Ref => &mut self.ref_clock,
                     Clock::KlRef => &mut self.kl_clock,
                 };
-                Arc::make_mut(clock).issue(*version, *label);
+                Arc::make_mut(clock).follow(*version, *label);
                 if let Some(step) = step {
                     self.act(*step);
                 }

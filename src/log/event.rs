@@ -7,14 +7,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::format::dtype::DType;
+use crate::format::counters::Counters;
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::format::fault::Fault;
-use crate::format::frame::FrameHeader;
+use crate::format::frame::{FRAME_ALIGN, FrameHeader};
 use crate::format::kind::{FrameFlags, FrameKind};
-use crate::format::manifest::Counters;
 use crate::format::meta::{
-    self, ArchivedControlMeta, ArchivedRolloutMeta, ClockCode, ColumnMeta, ControlMeta, RolloutMeta, column_code,
+    self, ArchivedControlMeta, ArchivedRolloutMeta, ColumnCode, ColumnMeta, ColumnRef, ControlColumn, ControlMeta, RolloutMeta,
 };
 use crate::ids::{Lsn, RolloutId};
 
@@ -84,25 +83,43 @@ impl<'a> NewFrame<'a> {
     }
 }
 
-/// The columns of a control frame under construction.
+/// The arrays of a control frame under construction.
 #[derive(Default)]
 struct ControlArrays {
     columns: Vec<ColumnMeta>,
     arrays: Vec<Cow<'static, [u8]>>,
-    offset: u64,
+    offset_units: u32,
 }
 
 impl ControlArrays {
-    fn push(&mut self, code: u16, dtype: DType, bytes: Vec<u8>) {
-        self.columns.push(ColumnMeta::new(code, dtype, 0, self.offset, &bytes));
-        self.offset += (bytes.len() as u64).next_multiple_of(64);
+    fn push(&mut self, column: ControlColumn, bytes: Vec<u8>) {
+        let len = bytes.len() / if column.dtype_code() == ControlColumn::DTYPE_U64 { size_of::<u64>() } else { 1 };
+        self.columns.push(ColumnMeta {
+            column: column.code(),
+            dtype: column.dtype_code(),
+            provenance: 0,
+            offset_units: self.offset_units,
+            len: count(len),
+            crc: crc32fast::hash(&bytes),
+        });
+        self.offset_units += units(bytes.len());
         self.arrays.push(Cow::Owned(bytes));
     }
 
-    fn push_u64s(&mut self, code: u16, values: impl Iterator<Item = u64>) {
-        let values: Vec<u64> = values.collect();
-        self.push(code, DType::U64, bytemuck::cast_slice(&values).to_vec());
+    fn push_u64s(&mut self, column: ControlColumn, values: impl Iterator<Item = u64>) {
+        self.push(column, values.flat_map(u64::to_le_bytes).collect());
     }
+}
+
+/// A number of values or frames; batches are checked against their limits before they come here.
+pub(crate) fn count(len: usize) -> u32 {
+    debug_assert!(u32::try_from(len).is_ok(), "limits keep counts within 32 bits");
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// Units of 64 bytes that an array takes.
+pub(crate) fn units(bytes: usize) -> u32 {
+    count(bytes.div_ceil(FRAME_ALIGN as usize))
 }
 
 impl Event {
@@ -112,30 +129,35 @@ impl Event {
         let (kind, mut meta) = match self {
             Self::Rollout(_) | Self::Ignored => return None,
             Self::Retire { victims, reason, unused } => {
-                arrays.push_u64s(column_code::RETIRED_IDS, victims.iter().map(|victim| victim.id.get()));
-                arrays.push_u64s(column_code::INCARNATIONS, victims.iter().map(|victim| victim.insert_lsn.get()));
-                let meta = ControlMeta { reason: *reason, unused_count: *unused, ..ControlMeta::default() };
-                (FrameKind::Retire, meta)
+                arrays.push_u64s(ControlColumn::RetiredIds, victims.iter().map(|victim| victim.id.get()));
+                arrays.push_u64s(ControlColumn::Incarnations, victims.iter().map(|victim| victim.insert_lsn.get()));
+                let (present, reason) = (ControlMeta::REASON, *reason);
+                (FrameKind::Retire, ControlMeta { present, reason, unused_count: *unused, ..ControlMeta::default() })
             }
             Self::Advance { clock, version, label, step } => {
-                let clock = match clock {
-                    Clock::Ref => ClockCode::REF,
-                    Clock::KlRef => ClockCode::KL_REF,
+                let has = |given: &Option<u64>, bit| if given.is_some() { bit } else { 0 };
+                let meta = ControlMeta {
+                    present: ControlMeta::VERSION | has(label, ControlMeta::LABEL) | has(step, ControlMeta::STEP),
+                    clock: match clock {
+                        Clock::Ref => ControlMeta::CLOCK_REF,
+                        Clock::KlRef => ControlMeta::CLOCK_KL_REF,
+                    },
+                    version: *version,
+                    label: label.unwrap_or_default(),
+                    step: step.unwrap_or_default(),
+                    ..ControlMeta::default()
                 };
-                let mut meta = ControlMeta { version: *version, clock, ..ControlMeta::default() };
-                meta.set_label(*label);
-                meta.set_step(*step);
                 (FrameKind::Advance, meta)
             }
             Self::Cursor(cursor) => {
-                arrays.push(column_code::CURSOR, DType::U8, cursor.to_vec());
+                arrays.push(ControlColumn::Cursor, cursor.to_vec());
                 (FrameKind::Cursor, ControlMeta::default())
             }
             Self::Tally { counters, id_ceiling, used } => {
-                arrays.push_u64s(column_code::USED_IDS, used.iter().map(|id| id.get()));
-                let counters = counters.to_vec();
-                let meta = ControlMeta { counters, id_ceiling: *id_ceiling, ..ControlMeta::default() };
-                (FrameKind::State, meta)
+                arrays.push_u64s(ControlColumn::UsedIds, used.iter().map(|id| id.get()));
+                let present = ControlMeta::COUNTERS | ControlMeta::ID_CEILING;
+                let (counters, id_ceiling) = (counters.to_values(), *id_ceiling);
+                (FrameKind::State, ControlMeta { present, counters, id_ceiling, ..ControlMeta::default() })
             }
         };
         meta.columns = arrays.columns;
@@ -162,11 +184,8 @@ impl Event {
             }
             FrameKind::Retire => {
                 let meta = meta::control_meta(meta, header.body_len)?;
-                let ids = u64s(meta, column_code::RETIRED_IDS, arrays)?;
-                let incarnations = u64s(meta, column_code::INCARNATIONS, arrays)?;
-                if ids.len() != incarnations.len() {
-                    return Err(Fault::damaged("retired incarnations", 0, ids.len(), incarnations.len()));
-                }
+                let ids = u64s(meta, ControlColumn::RetiredIds, arrays)?;
+                let incarnations = u64s(meta, ControlColumn::Incarnations, arrays)?;
                 let victims = ids.into_iter().zip(incarnations);
                 let victims = victims.map(|(id, lsn)| Incarnation { id: RolloutId::new(id), insert_lsn: Lsn::new(lsn) });
                 let (reason, unused) = (meta.reason.to_native(), meta.unused_count.to_native());
@@ -175,21 +194,24 @@ impl Event {
             FrameKind::Advance => {
                 let meta = meta::control_meta(meta, header.body_len)?;
                 let clock = match meta.clock {
-                    ClockCode::REF => Clock::Ref,
-                    ClockCode::KL_REF => Clock::KlRef,
-                    other => return Err(Fault::too_new("clock", other)),
+                    ControlMeta::CLOCK_REF => Clock::Ref,
+                    ControlMeta::CLOCK_KL_REF => Clock::KlRef,
+                    other => return Err(Fault::damaged("version clock of an advance", 0, "1 or 2", other)),
                 };
-                Ok(Self::Advance { clock, version: meta.version.to_native(), label: meta.label(), step: meta.step() })
+                let given = |bit, value| meta.has(bit).then_some(value);
+                let label = given(ControlMeta::LABEL, meta.label.to_native());
+                let step = given(ControlMeta::STEP, meta.step.to_native());
+                Ok(Self::Advance { clock, version: meta.version.to_native(), label, step })
             }
             FrameKind::Cursor => {
                 let meta = meta::control_meta(meta, header.body_len)?;
-                Ok(Self::Cursor(array(meta, column_code::CURSOR, arrays)?.into()))
+                Ok(Self::Cursor(array(meta, ControlColumn::Cursor, arrays)?.into()))
             }
             FrameKind::State => {
                 let meta = meta::control_meta(meta, header.body_len)?;
-                let counters: Vec<u64> = meta.counters.iter().map(|count| count.to_native()).collect();
-                let used = u64s(meta, column_code::USED_IDS, arrays)?.into_iter().map(RolloutId::new).collect();
-                Ok(Self::Tally { counters: Counters::from_slice(&counters)?, id_ceiling: meta.id_ceiling.to_native(), used })
+                let counters = meta.counters().ok_or_else(|| Fault::damaged("state", 0, "counters", "none"))?;
+                let used = u64s(meta, ControlColumn::UsedIds, arrays)?.into_iter().map(RolloutId::new).collect();
+                Ok(Self::Tally { counters, id_ceiling: meta.id_ceiling.to_native(), used })
             }
             FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
             FrameKind::RetireLine | FrameKind::Rewind | FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
@@ -200,14 +222,14 @@ impl Event {
 }
 
 fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRolloutMeta) -> Result<FrameEntry, Fault> {
-    let has_column = |code| meta.column(code).is_some();
+    let len = |code| meta.column(code).map(|column| value_count(&column));
+    let has = has(|code| len(code).is_some());
     let kind = match header.kind {
         FrameKind::Insert => EntryKind::Insert,
-        _ if has_column(column_code::OLD_LOGPS) => EntryKind::OldLogps,
-        _ if has_column(column_code::KL_REF_LOGPS) => EntryKind::KlRefLogps,
+        _ if has.contains(Has::OLD) => EntryKind::OldLogps,
+        _ if has.contains(Has::KL_REF) => EntryKind::KlRefLogps,
         _ => return Err(Fault::damaged("update", 0, "a log-prob column", "none")),
     };
-    let lens = |code| meta.column(code).map_or(0, |column| column.len);
     Ok(FrameEntry {
         kind,
         id: header.rollout,
@@ -218,31 +240,20 @@ fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRollout
         ref_version: header.ref_version,
         created_step: meta.created_step.to_native(),
         kl_version: meta.kl_version.to_native(),
-        token_count: if kind == EntryKind::Insert { token_count(lens) } else { 0 },
-        has: has(has_column).with(if header.flags.contains(FrameFlags::USED) { Has::USED } else { Has::default() }),
+        token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        has: has.with(if header.flags.contains(FrameFlags::USED) { Has::USED } else { Has::default() }),
     })
 }
 
-/// Which log-prob columns there are.
-pub(crate) fn has(column: impl Fn(u16) -> bool) -> Has {
-    let columns = [
-        (column_code::OLD_LOGPS, Has::OLD),
-        (column_code::SAMPLER_LOGPS, Has::SAMPLER),
-        (column_code::KL_REF_LOGPS, Has::KL_REF),
-    ];
-    columns.iter().filter(|(code, _)| column(*code)).fold(Has::default(), |has, (_, flag)| has.with(*flag))
+/// Number of values in a column.
+pub(crate) fn value_count(column: &ColumnRef) -> u32 {
+    let bytes = column.range.end.saturating_sub(column.range.start);
+    u32::try_from(bytes / column.dtype.size_bytes() as u64).unwrap_or(u32::MAX)
 }
 
-/// Tokens that a forward pass over a rollout costs: the prompt's, and the completion's by whichever column tells them.
-pub(crate) fn token_count(len: impl Fn(u16) -> u32) -> u32 {
-    let completion = [column_code::COMPLETION_IDS, column_code::OLD_LOGPS, column_code::SAMPLER_LOGPS];
-    let completion = completion.iter().map(|code| len(*code)).max().unwrap_or(0);
-    len(column_code::PROMPT_IDS).saturating_add(completion)
-}
-
-/// The entry of an insert or update about to be written, with its place still to be told.
+/// The entry of an insert or update about to be written, with its place, number and version still to be told.
 pub(crate) fn entry_of(kind: EntryKind, id: RolloutId, meta: &RolloutMeta) -> FrameEntry {
-    let len = |code| meta.columns.iter().find(|column| column.column == code).map_or(0, |column| column.len);
+    let len = |code: ColumnCode| meta.columns.iter().find(|column| column.column == code.0).map(|column| column.len);
     FrameEntry {
         kind,
         id,
@@ -253,24 +264,37 @@ pub(crate) fn entry_of(kind: EntryKind, id: RolloutId, meta: &RolloutMeta) -> Fr
         ref_version: 0,
         created_step: meta.created_step,
         kl_version: meta.kl_version,
-        token_count: if kind == EntryKind::Insert { token_count(len) } else { 0 },
-        has: has(|code| meta.columns.iter().any(|column| column.column == code)),
+        token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        has: has(|code| len(code).is_some()),
     }
 }
 
-fn array<'a>(meta: &ArchivedControlMeta, code: u16, arrays: &'a [u8]) -> Result<&'a [u8], Fault> {
-    let Some(column) = meta.column(code) else { return Ok(&[]) };
+/// Which log-prob columns there are.
+fn has(column: impl Fn(ColumnCode) -> bool) -> Has {
+    let columns = [
+        (ColumnCode::OLD_LOGPS, Has::OLD),
+        (ColumnCode::SAMPLER_LOGPS, Has::SAMPLER),
+        (ColumnCode::KL_REF_LOGPS, Has::KL_REF),
+    ];
+    columns.iter().filter(|(code, _)| column(*code)).fold(Has::default(), |has, (_, flag)| has.with(*flag))
+}
+
+/// Tokens that a forward pass over a rollout costs: the prompt's, and the completion's by whichever column tells them.
+fn token_count(len: impl Fn(ColumnCode) -> u32) -> u32 {
+    let completion = [ColumnCode::COMPLETION_IDS, ColumnCode::OLD_LOGPS, ColumnCode::SAMPLER_LOGPS];
+    let completion = completion.iter().map(|code| len(*code)).max().unwrap_or(0);
+    len(ColumnCode::PROMPT_IDS).saturating_add(completion)
+}
+
+fn array<'a>(meta: &ArchivedControlMeta, column: ControlColumn, arrays: &'a [u8]) -> Result<&'a [u8], Fault> {
+    let Some(column) = meta.column(column) else { return Ok(&[]) };
     let range = usize::try_from(column.range.start).ok().zip(usize::try_from(column.range.end).ok());
     range
         .and_then(|(start, end)| arrays.get(start..end))
         .ok_or_else(|| Fault::damaged("control column", column.range.start, "within its frame", "beyond it"))
 }
 
-fn u64s(meta: &ArchivedControlMeta, code: u16, arrays: &[u8]) -> Result<Vec<u64>, Fault> {
-    let bytes = array(meta, code, arrays)?;
-    let (values, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() {
-        return Err(Fault::damaged("control column", 0, "whole u64 values", rest.len()));
-    }
+fn u64s(meta: &ArchivedControlMeta, column: ControlColumn, arrays: &[u8]) -> Result<Vec<u64>, Fault> {
+    let (values, _) = array(meta, column, arrays)?.as_chunks::<8>();
     Ok(values.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }

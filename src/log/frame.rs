@@ -10,7 +10,7 @@ use crate::disk::aligned::AlignedBuf;
 use crate::error::Result;
 use crate::format::dtype::DType;
 use crate::format::frame::{FrameHeader, HEADER_BYTES};
-use crate::format::meta::{ArchivedRolloutMeta, ColumnRef, rollout_meta};
+use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::log::segment::{Bytes, Segment};
 
@@ -55,7 +55,7 @@ impl Frame {
         })?;
         let mut frame = Self { segment: Arc::clone(segment), offset, header, meta, copies: Box::default() };
         if segment.copies() {
-            let columns = frame.meta()?.column_count();
+            let columns = frame.meta()?.columns().count();
             frame.copies = (0..columns).map(|_| OnceLock::new()).collect();
         }
         Ok(frame)
@@ -68,13 +68,13 @@ impl Frame {
     }
 
     /// The column of this code; `None` where the frame has none.
-    pub(crate) fn column(&self, code: u16) -> Result<Option<RawColumn<'_>>> {
+    pub(crate) fn column(&self, code: ColumnCode) -> Result<Option<RawColumn<'_>>> {
         self.meta()?.column(code).map(|column| self.read(&column)).transpose()
     }
 
     /// The caller's own column of this name; `None` where the frame has none.
     pub(crate) fn named_column(&self, name: &str) -> Result<Option<RawColumn<'_>>> {
-        self.meta()?.named_column(name).map(|column| self.read(&column)).transpose()
+        self.meta()?.named(name).map(|column| self.read(&column)).transpose()
     }
 
     fn arrays_offset(&self) -> u64 {
@@ -103,7 +103,8 @@ impl Frame {
 
     fn copy(&self, column: &ColumnRef, range: Range<u64>) -> Result<&[u8]> {
         let beyond = || self.segment.damage(range.start, "a column of the descriptor", "none");
-        let slot = self.copies.get(column.index).ok_or_else(beyond)?;
+        let place = self.meta()?.columns().position(|other| other.code == column.code);
+        let slot = place.and_then(|place| self.copies.get(place)).ok_or_else(beyond)?;
         if slot.get().is_none() {
             if let Bytes::Copied(buffer) = self.segment.bytes(range.clone())? {
                 // Another thread may have been faster; its copy is the same.

@@ -5,6 +5,7 @@
 //! - C2. A batch is delivered whole or not at all.
 //! - C3. What ends a scan early is told, never judged: recovery decides between a torn tail and damage.
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::disk::DiskFile;
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::fault::Fault;
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, FrameSeed, HEADER_BYTES, could_be_header};
 use crate::format::kind::{FrameFlags, SCHEMA_CONTROL, SCHEMA_ROLLOUT};
-use crate::format::meta::{self, ColumnRef};
+use crate::format::meta;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Location, Lsn, SegmentId};
 use crate::limits;
@@ -134,10 +135,10 @@ impl Scan<'_> {
             Ok(columns) => columns,
             Err(fault) => return Ok(Err(fault)),
         };
-        for column in &columns {
-            let computed = self.checksum(arrays.saturating_add(column.range.start), column.range.end - column.range.start, bytes_read)?;
-            if computed != column.crc {
-                return Ok(Err(Fault::checksum("column", HEADER_BYTES as u64 + column.range.start, column.crc, computed)));
+        for (range, crc) in columns {
+            let computed = self.checksum(arrays.saturating_add(range.start), range.end - range.start, bytes_read)?;
+            if computed != crc {
+                return Ok(Err(Fault::checksum("column", HEADER_BYTES as u64 + range.start, crc, computed)));
             }
         }
         // Control frames keep what they say in their arrays; those of rollouts stay where they are.
@@ -174,8 +175,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Whether a whole header behind `offset` attests that the frame `missing` was durable: what stands at `offset` is
-    /// then damage and not a torn tail.
+    /// The place of a frame behind `offset` that attests that the frame `missing` was durable: what stands at `offset`
+    /// is then damage and not a torn tail. [`Lsn::NONE`] takes any frame.
     pub(crate) fn attests_behind(&self, offset: u64, missing: Lsn) -> Result<Option<u64>> {
         let mut bytes_read = 0;
         let mut chunk_start = offset.next_multiple_of(FRAME_ALIGN);
@@ -227,11 +228,17 @@ impl Scan<'_> {
     }
 }
 
-/// The columns of a frame, by its descriptor.
-pub(crate) fn columns(header: &FrameHeader, meta: &[u8]) -> std::result::Result<Vec<ColumnRef>, Fault> {
+/// Where the arrays of a frame lie within its body, with their checksums.
+fn columns(header: &FrameHeader, meta: &[u8]) -> std::result::Result<Vec<(Range<u64>, u32)>, Fault> {
     match header.schema {
-        SCHEMA_ROLLOUT => Ok(meta::rollout_meta(meta, header.body_len)?.columns().collect()),
-        SCHEMA_CONTROL => Ok(meta::control_meta(meta, header.body_len)?.columns().collect()),
+        SCHEMA_ROLLOUT => {
+            let meta = meta::rollout_meta(meta, header.body_len)?;
+            Ok(meta.columns().map(|column| (column.range, column.crc)).collect())
+        }
+        SCHEMA_CONTROL => {
+            let meta = meta::control_meta(meta, header.body_len)?;
+            Ok(meta.columns().map(|column| (column.range, column.crc)).collect())
+        }
         _ => Ok(Vec::new()),
     }
 }

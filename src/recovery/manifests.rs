@@ -135,7 +135,7 @@ fn matches_files(disk: &dyn Disk, dir: &Path, listing: &Listing, manifest: &Mani
 /// Writes a generation and makes it durable: after a crash there is the one before, or this one.
 pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let (unfinished, path) = (dir.join(UNFINISHED), dir.join(manifest_file_name(manifest.generation)));
-    let bytes = manifest.encode();
+    let bytes = manifest.encode().map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
     let written = || -> io::Result<()> {
         remove_if_there(disk, &unfinished)?;
         let file = disk.create(&unfinished)?;

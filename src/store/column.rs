@@ -8,7 +8,7 @@ use std::fmt;
 use half::{bf16, f16};
 
 use crate::format::dtype::{DType, Element};
-use crate::format::meta::column_code;
+use crate::format::meta::ColumnCode;
 
 /// One column of a rollout.
 ///
@@ -36,13 +36,13 @@ pub enum Column {
 }
 
 impl Column {
-    const WELL_KNOWN: [(Self, &'static str, u16); 6] = [
-        (Self::PromptIds, "prompt_ids", column_code::PROMPT_IDS),
-        (Self::CompletionIds, "completion_ids", column_code::COMPLETION_IDS),
-        (Self::LossMask, "loss_mask", column_code::LOSS_MASK),
-        (Self::OldLogps, "old_logps", column_code::OLD_LOGPS),
-        (Self::SamplerLogps, "sampler_logps", column_code::SAMPLER_LOGPS),
-        (Self::KlRefLogps, "kl_ref_logps", column_code::KL_REF_LOGPS),
+    const WELL_KNOWN: [(Self, &'static str, ColumnCode); 6] = [
+        (Self::PromptIds, "prompt_ids", ColumnCode::PROMPT_IDS),
+        (Self::CompletionIds, "completion_ids", ColumnCode::COMPLETION_IDS),
+        (Self::LossMask, "loss_mask", ColumnCode::LOSS_MASK),
+        (Self::OldLogps, "old_logps", ColumnCode::OLD_LOGPS),
+        (Self::SamplerLogps, "sampler_logps", ColumnCode::SAMPLER_LOGPS),
+        (Self::KlRefLogps, "kl_ref_logps", ColumnCode::KL_REF_LOGPS),
     ];
 
     /// The column of this name; any name that is not one of the six well-known ones is the caller's own.
@@ -62,11 +62,11 @@ impl Column {
     }
 
     /// The code in the descriptor; `None` for a named column.
-    pub(crate) fn code(&self) -> Option<u16> {
+    pub(crate) fn code(&self) -> Option<ColumnCode> {
         Self::WELL_KNOWN.iter().find(|(column, _, _)| column == self).map(|(_, _, code)| *code)
     }
 
-    pub(crate) fn from_code(code: u16) -> Option<Self> {
+    pub(crate) fn from_code(code: ColumnCode) -> Option<Self> {
         Self::WELL_KNOWN.iter().find(|(_, _, known)| *known == code).map(|(column, _, _)| column.clone())
     }
 }
@@ -215,7 +215,6 @@ macro_rules! columns {
             pub(crate) fn cast(dtype: DType, bytes: &'a [u8]) -> Option<Self> {
                 match dtype {
                     $(DType::$variant => bytemuck::try_cast_slice(bytes).ok().map(Self::$variant),)*
-                    DType::U64 => None,
                 }
             }
 

@@ -8,8 +8,8 @@
 //! - S3. A version that is not of the lineage is stale at any lag.
 
 use crate::error::{Error, Result};
+use crate::format::clock::VersionClock;
 use crate::format::entry::Has;
-use crate::format::manifest::VersionClock;
 use crate::index::Entry;
 
 /// The options that decide what is fresh; stored with the store.
