@@ -1,46 +1,27 @@
-//! The index served from memory: a slab of entries, a hash table over it, and the posting lists.
+//! The index served from memory: the slab of rollouts, their posting lists, and what frames do to them.
 //!
 //! May touch `ids` and `format::entry`. Knows neither files nor redb: it says which rows changed, and is filled from rows.
 //!
 //! Always true:
-//! - M1. A slot is in the hash table, in one posting list, and, if it has any, in `extras`; or it is in `free`.
+//! - M1. A rollout is in the slab, in one posting list, and, if it needs any, in `extras`; or in none of them.
 //! - M2. A frame of another incarnation than the one held changes nothing, unless it is the insert of a newer one.
 //! - M3. Every id whose row differs from what `take_changes` told last is in `changed`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashTable;
-
 use super::entry::{Entry, Extra, FirstOld, KlEntry};
-use super::hash::{BuildIdHasher, mix};
+use super::hash::BuildIdHasher;
 use super::postings::{Place, PostingList, Postings, in_order};
 use super::row::Row;
+use super::slab::{Slab, Slot};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
-
-/// One rollout in the slab. Its born step and version are those of its list.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    id: RolloutId,
-    insert: Location,
-    old: Location,
-    insert_lsn: Lsn,
-    old_lsn: Lsn,
-    created_step: u64,
-    token_count: u32,
-    place: Place,
-    has: Has,
-}
-
-const _: () = assert!(size_of::<Slot>() <= 64, "a slot fits in a cache line");
 
 /// The index of all live rollouts.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryIndex {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    by_id: HashTable<u32>,
+    slab: Slab,
     extras: HashMap<u32, Extra, BuildIdHasher>,
     postings: Postings,
     changed: HashSet<RolloutId, BuildIdHasher>,
@@ -58,7 +39,7 @@ pub(crate) struct Changes {
 impl MemoryIndex {
     /// The number of live rollouts.
     pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
+        self.slab.len()
     }
 
     /// The tokens of all live rollouts.
@@ -68,17 +49,17 @@ impl MemoryIndex {
 
     /// What is known of a live rollout.
     pub(crate) fn get(&self, id: RolloutId) -> Option<Entry> {
-        self.find(id).map(|slot| self.entry(slot))
+        self.slab.find(id).map(|slot| self.entry(slot))
     }
 
     /// What is known of a live rollout beside its entry, where there is anything.
     pub(crate) fn extra(&self, id: RolloutId) -> Option<&Extra> {
-        self.extras.get(&self.find(id)?)
+        self.extras.get(&self.slab.find(id)?)
     }
 
     /// All live rollouts, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.by_id.iter().map(|slot| self.entry(*slot))
+        self.slab.iter().map(|slot| self.entry(slot))
     }
 
     /// Takes in one frame. Frames may come in any order and more than once, except that an update may not come before
@@ -105,7 +86,7 @@ impl MemoryIndex {
 
     /// Notes that a rollout was asked for, if its incarnation is below `before`. Returns whether that was news.
     pub(crate) fn mark_used(&mut self, id: RolloutId, before: Lsn) -> bool {
-        let slot = self.find(id).filter(|slot| self.slot(*slot).insert_lsn < before);
+        let slot = self.slab.find(id).filter(|slot| self.slab.slot(*slot).insert_lsn < before);
         let news = slot.is_some_and(|slot| self.add_used(slot));
         if news {
             self.changed.insert(id);
@@ -145,10 +126,9 @@ impl MemoryIndex {
 
     /// Takes what changed since the last call: whole rows as they are now, however often they changed.
     pub(crate) fn take_changes(&mut self) -> Changes {
-        let changed = std::mem::take(&mut self.changed);
         let mut changes = Changes::default();
-        for id in changed {
-            match self.find(id) {
+        for id in std::mem::take(&mut self.changed) {
+            match self.slab.find(id) {
                 Some(slot) => changes.upserts.push(self.row(slot)),
                 None => changes.removed.push(id),
             }
@@ -164,7 +144,7 @@ impl MemoryIndex {
 
     /// Takes in a row from disk, which is no change. False where a row of this id is here already.
     pub(super) fn load(&mut self, row: &Row) -> bool {
-        let new = self.find(row.entry.id).is_none();
+        let new = self.slab.find(row.entry.id).is_none();
         if new {
             self.put(row);
         }
@@ -173,12 +153,12 @@ impl MemoryIndex {
 
     /// The incarnation that is held of a rollout.
     pub(super) fn incarnation(&self, id: RolloutId) -> Option<Lsn> {
-        self.find(id).map(|slot| self.slot(slot).insert_lsn)
+        self.slab.find(id).map(|slot| self.slab.slot(slot).insert_lsn)
     }
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
-        if let Some(slot) = self.find(frame.id) {
-            if self.slot(slot).insert_lsn >= frame.lsn {
+        if let Some(slot) = self.slab.find(frame.id) {
+            if self.slab.slot(slot).insert_lsn >= frame.lsn {
                 return false;
             }
             self.remove(slot);
@@ -201,7 +181,7 @@ impl MemoryIndex {
     }
 
     fn update_old(&mut self, slot: u32, at: Location, frame: &FrameEntry) -> bool {
-        let Slot { old_lsn, has, .. } = *self.slot(slot);
+        let Slot { old_lsn, has, .. } = *self.slab.slot(slot);
         let first = match self.extras.get(&slot).and_then(|extra| extra.first_old) {
             Some(first) => frame.lsn < first.lsn,
             None => old_lsn == Lsn::NONE && !has.contains(Has::SAMPLER),
@@ -211,7 +191,7 @@ impl MemoryIndex {
         }
         let newest = frame.lsn > old_lsn;
         if newest {
-            let entry = self.slot_mut(slot);
+            let entry = self.slab.slot_mut(slot);
             (entry.old, entry.old_lsn, entry.has) = (at, frame.lsn, has.with(Has::OLD));
             self.relist(slot, frame.ref_version, frame.born_step);
         }
@@ -223,14 +203,14 @@ impl MemoryIndex {
         let newest = kl.is_none_or(|kl| frame.lsn > kl.lsn);
         if newest {
             *kl = Some(KlEntry { at, lsn: frame.lsn, version: frame.kl_version });
-            let entry = self.slot_mut(slot);
+            let entry = self.slab.slot_mut(slot);
             entry.has = entry.has.with(Has::KL_REF);
         }
         newest
     }
 
     fn add_used(&mut self, slot: u32) -> bool {
-        let entry = self.slot_mut(slot);
+        let entry = self.slab.slot_mut(slot);
         let news = !entry.has.contains(Has::USED);
         entry.has = entry.has.with(Has::USED);
         news
@@ -239,16 +219,7 @@ impl MemoryIndex {
     fn put(&mut self, Row { entry, extra }: &Row) {
         let Entry { id, insert, old, insert_lsn, old_lsn, created_step, token_count, has, .. } = *entry;
         let place = self.postings.add(entry.ref_version, entry.born_step, id);
-        let filled = Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has };
-        let slot = if let Some(slot) = self.free.pop() {
-            *self.slot_mut(slot) = filled;
-            slot
-        } else {
-            self.slots.push(filled);
-            u32::try_from(self.slots.len() - 1).expect("4 billion rollouts are beyond what the index is built for")
-        };
-        let slots = &self.slots;
-        self.by_id.insert_unique(mix(id.get()), slot, |slot| mix(slots[*slot as usize].id.get()));
+        let slot = self.slab.add(Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has });
         if !extra.is_empty() {
             self.extras.insert(slot, *extra);
         }
@@ -256,28 +227,25 @@ impl MemoryIndex {
     }
 
     fn remove(&mut self, slot: u32) {
-        let Slot { id, token_count, place, .. } = *self.slot(slot);
-        if let Ok(found) = self.by_id.find_entry(mix(id.get()), |candidate| *candidate == slot) {
-            found.remove();
-        }
+        let Slot { token_count, place, .. } = *self.slab.slot(slot);
+        self.slab.remove(slot);
         self.unlist(place);
         self.extras.remove(&slot);
         self.token_total -= u64::from(token_count);
-        self.free.push(slot);
     }
 
     fn relist(&mut self, slot: u32, ref_version: u64, born_step: u64) {
-        let Slot { id, place, .. } = *self.slot(slot);
+        let Slot { id, place, .. } = *self.slab.slot(slot);
         let list = self.postings.list(place.list);
         if (list.ref_version, list.born_step) != (ref_version, born_step) {
             self.unlist(place);
-            self.slot_mut(slot).place = self.postings.add(ref_version, born_step, id);
+            self.slab.slot_mut(slot).place = self.postings.add(ref_version, born_step, id);
         }
     }
 
     fn unlist(&mut self, place: Place) {
-        if let Some(slot) = self.postings.remove(place).and_then(|moved| self.find(moved)) {
-            self.slot_mut(slot).place = place;
+        if let Some(slot) = self.postings.remove(place).and_then(|moved| self.slab.find(moved)) {
+            self.slab.slot_mut(slot).place = place;
         }
     }
 
@@ -287,30 +255,19 @@ impl MemoryIndex {
         ids
     }
 
-    fn find(&self, id: RolloutId) -> Option<u32> {
-        self.by_id.find(mix(id.get()), |slot| self.slot(*slot).id == id).copied()
-    }
-
     fn find_incarnation(&self, id: RolloutId, insert_lsn: Lsn) -> Option<u32> {
-        self.find(id).filter(|slot| self.slot(*slot).insert_lsn == insert_lsn)
+        self.slab.find(id).filter(|slot| self.slab.slot(*slot).insert_lsn == insert_lsn)
     }
 
     fn entry(&self, slot: u32) -> Entry {
-        let Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has } = *self.slot(slot);
+        let Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has } =
+            *self.slab.slot(slot);
         let PostingList { ref_version, born_step, .. } = *self.postings.list(place.list);
         Entry { id, insert, old, insert_lsn, old_lsn, created_step, born_step, ref_version, token_count, has }
     }
 
     fn row(&self, slot: u32) -> Row {
         Row { entry: self.entry(slot), extra: self.extras.get(&slot).copied().unwrap_or_default() }
-    }
-
-    fn slot(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
-    }
-
-    fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        &mut self.slots[slot as usize]
     }
 }
 

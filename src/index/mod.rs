@@ -12,6 +12,7 @@
 
 mod backend;
 mod entry;
+mod guard;
 mod hash;
 mod memory;
 mod meta;
@@ -19,6 +20,7 @@ mod on_disk;
 mod postings;
 mod replay;
 mod row;
+mod slab;
 #[cfg(test)]
 mod testing;
 

@@ -12,12 +12,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::backend::{CoveredFile, OpenFile};
+use super::guard::{Failure, drop_guarded, guarded, reject};
 use super::memory::{Changes, MemoryIndex};
 use super::meta::{self, Identity, IndexMeta, Totals};
 use super::row::Row;
@@ -264,64 +264,6 @@ fn check_row(row: &Row, key: u64, meta: &IndexMeta, expected: &Expected<'_>) -> 
         }
     }
     Ok(())
-}
-
-/// What can go wrong inside a guarded call.
-#[derive(Debug)]
-enum Failure {
-    Redb(redb::Error),
-    Rejected(String),
-    Panicked(String),
-}
-
-fn reject(what: impl Into<String>) -> Failure {
-    Failure::Rejected(what.into())
-}
-
-impl<E: Into<redb::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Redb(error.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Redb(error) => fmt::Display::fmt(error, f),
-            Self::Rejected(what) => f.write_str(what),
-            Self::Panicked(what) => write!(f, "panic inside redb: {what}"),
-        }
-    }
-}
-
-impl Failure {
-    fn into_error(self, path: &Path) -> Error {
-        match self {
-            Self::Redb(redb::Error::Io(error)) => Error::io("write the index", path, error),
-            Self::Redb(error) => {
-                Error::new(ErrorKind::Io, format!("could not write the index: {}: {error}", path.display()))
-                    .at(path)
-                    .caused_by(error)
-            }
-            other => {
-                Error::new(ErrorKind::Io, format!("could not write the index: {}: {other}", path.display())).at(path)
-            }
-        }
-    }
-}
-
-/// Runs a call into redb; a panic inside is a failure. What the call leaves half done is thrown away by the caller.
-fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Failure::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
-    })
-}
-
-/// Closes a database that is not needed any more; what fails or panics in doing so has nobody to tell.
-fn drop_guarded(db: Database) {
-    drop(catch_unwind(AssertUnwindSafe(|| drop(db))));
 }
 
 #[cfg(test)]

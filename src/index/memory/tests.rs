@@ -340,19 +340,6 @@ fn a_union_comes_oldest_born_first_then_by_id() {
 }
 
 #[test]
-fn slots_of_retired_rollouts_are_used_again() {
-    let mut index = filled(1_000);
-    for round in 1..5 {
-        for id in 0..1_000 {
-            let lsn = Lsn::new((round - 1) * 1_000 + id + 1);
-            assert!(index.retire(RolloutId::new(id), lsn).is_some());
-            index.apply(SegmentId(1), &insert(id, round * 1_000 + id + 1, round, 0));
-        }
-    }
-    assert_eq!((index.slots.len(), index.len(), index.free.len()), (1_000, 1_000, 0));
-}
-
-#[test]
 fn changes_that_were_not_flushed_are_told_again_as_they_are_by_then() {
     let mut index = filled(3);
     let taken = index.take_changes();

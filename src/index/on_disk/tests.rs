@@ -2,11 +2,10 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::sync::Arc;
 
 use super::*;
 use crate::ids::RolloutId;
-use crate::index::testing::{MemoryDisk, MemoryFile, rich_row};
+use crate::index::testing::{MemoryDisk, rich_row};
 
 const IDENTITY: Identity = Identity { store: *b"sixteen bytes id", epoch: 4 };
 const APPLIED: Lsn = Lsn::new(1 << 20);
@@ -289,33 +288,4 @@ fn k4_rows_beyond_what_the_meta_record_covers_are_rejected() {
     elsewhere.entry.old.segment = SegmentId(9);
     let segment_missing = "rollout 1 lies in segment 00000009, which is not listed";
     assert_eq!(reason(flushed(elsewhere, &index_meta())), segment_missing);
-}
-
-/// A backend that panics where redb reads from it, as a bug inside redb would.
-#[derive(Debug)]
-struct Panicking(Arc<MemoryFile>);
-
-impl StorageBackend for Panicking {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.bytes().len() as u64)
-    }
-    fn read(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
-        panic!("planted")
-    }
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        panic!("planted")
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        panic!("planted")
-    }
-    fn write(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        panic!("planted")
-    }
-}
-
-#[test]
-fn k2_a_panic_inside_redb_is_a_failure_with_its_message() {
-    let backend = Panicking(MemoryFile::with(sample().0));
-    let failure = guarded(|| open_database(backend, CACHE_BYTES_DEFAULT)).map(drop_guarded).unwrap_err();
-    assert_eq!(failure.to_string(), "panic inside redb: planted");
 }
