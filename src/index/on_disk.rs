@@ -170,7 +170,7 @@ pub(crate) fn load(
 }
 
 /// Opens an existing database, or makes one in an empty file. Every page's checksum is verified first: redb trusts pages
-/// when it reads them, so that a flipped pointer could lead it anywhere.
+/// when it reads them, and may panic over damaged ones, which only a program that unwinds survives.
 fn open_database(backend: impl StorageBackend, cache_bytes: usize) -> Result<Database, Failure> {
     let mut builder = Builder::new();
     builder.set_cache_size(cache_bytes).set_check_integrity_on_open(true);

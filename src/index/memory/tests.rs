@@ -363,3 +363,15 @@ fn a_frame_told_twice_is_no_change() {
     index.apply(SegmentId(9), &blank(EntryKind::OldLogps, 1, Lsn::new(9), Lsn::new(1)));
     assert_eq!(index.changes_len(), 0);
 }
+
+#[test]
+fn a_late_older_frame_that_tells_of_a_use_is_a_change() {
+    let mut index = filled(1);
+    let update = |lsn, has| FrameEntry { has, ..blank(EntryKind::OldLogps, 0, Lsn::new(lsn), Lsn::new(1)) };
+    index.apply(SegmentId(1), &update(9, Has::OLD));
+    index.take_changes();
+    index.apply(SegmentId(1), &update(8, Has::OLD.with(Has::USED)));
+    let changes = index.take_changes();
+    assert_eq!(changes.upserts.iter().map(|row| row.entry.old_lsn).collect::<Vec<_>>(), [Lsn::new(9)]);
+    assert!(index.get(RolloutId::new(0)).unwrap().has.contains(Has::USED));
+}

@@ -169,7 +169,7 @@ fn a_failed_flush_closes_the_file_and_a_new_one_takes_every_row() {
 }
 
 #[test]
-fn f19_a_flipped_byte_is_rejected_or_changes_no_answer() {
+fn f19_a_flipped_byte_is_rejected_or_changes_no_answer_and_panics_nowhere() {
     let (bytes, expected) = sample();
     let mut random = StdRng::seed_from_u64(19);
     let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
@@ -183,7 +183,11 @@ fn f19_a_flipped_byte_is_rejected_or_changes_no_answer() {
         for access in [Access::Read, Access::ReadWrite] {
             match load_bytes(flipped.clone(), access) {
                 Ok(loaded) => assert!(is_flush(&loaded, &expected), "byte {at} gave wrong answers"),
-                Err(_) => rejected += 1,
+                Err(rejection) => {
+                    let reason = rejection.to_string();
+                    assert!(!reason.contains("panic"), "byte {at}: {reason}");
+                    rejected += 1;
+                }
             }
         }
     }
@@ -197,6 +201,35 @@ fn is_flush(loaded: &Loaded, last: &[Row]) -> bool {
     let before = (1..401).map(rich_row).collect::<Vec<_>>();
     let covers_nothing = loaded.meta.applied_lsn == Lsn::NONE && loaded.meta.covered.is_empty();
     found == last || found == before || (found.is_empty() && covers_nothing)
+}
+
+/// A pointer that led a page back to itself could have redb descend without end, which no guard would stop.
+#[test]
+fn f19_a_branch_page_whose_pointers_lead_anywhere_is_rejected() {
+    const PAGE_BYTES: usize = 4096;
+    const BRANCH: u8 = 2;
+    let (bytes, expected) = sample();
+    let mut rejected = 0;
+    for page in (PAGE_BYTES..bytes.len()).step_by(PAGE_BYTES).filter(|page| bytes[*page] == BRANCH) {
+        // The type, the number of keys at byte 2, a checksum for each child from byte 8 on, then the children.
+        let children = usize::from(u16::from_le_bytes([bytes[page + 2], bytes[page + 3]])) + 1;
+        let pointers = page + 8 + 16 * children..page + 8 + 24 * children;
+        for target in 0..(bytes.len() / PAGE_BYTES) as u64 {
+            let mut led_astray = bytes.clone();
+            let Some(pointers) = led_astray.get_mut(pointers.clone()) else { continue };
+            pointers.chunks_exact_mut(8).for_each(|pointer| pointer.copy_from_slice(&target.to_le_bytes()));
+            for access in [Access::Read, Access::ReadWrite] {
+                match load_bytes(led_astray.clone(), access) {
+                    Ok(loaded) => assert!(is_flush(&loaded, &expected), "page {page} led to {target}"),
+                    Err(rejection) => {
+                        assert!(!rejection.to_string().contains("panic"), "page {page} led to {target}: {rejection}");
+                        rejected += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(rejected > 10, "{rejected} rejected: the branch pages must be found");
 }
 
 #[test]
