@@ -138,14 +138,14 @@ pub(crate) enum Next {
 
 /// What the next advance of `clock` gives: the same label again is a no-op, an older one is refused.
 pub(crate) fn next_version(clock: &VersionClock, label: Option<u64>) -> Result<Next> {
-    if let (Some(label), Some(current)) = (label, clock.current_label()) {
-        if label == current {
+    if let (Some(label), Some(last)) = (label, clock.labels.last()) {
+        if label == last.label && last.version == clock.current {
             return Ok(Next::Current(clock.current));
         }
-        if label < current {
+        if label <= last.label {
             return Err(Error::invalid(format!(
-                "label {label} is older than the current label {current} (ref version {}); labels only grow",
-                clock.current
+                "label {label} is not above label {} of version {}; labels only grow",
+                last.label, last.version
             )));
         }
     }

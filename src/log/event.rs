@@ -67,7 +67,7 @@ pub(crate) struct NewFrame<'a> {
 
 impl<'a> NewFrame<'a> {
     /// The frame of a rollout's entry.
-    pub(crate) fn of_rollout(entry: &FrameEntry, arrays: Vec<Cow<'a, [u8]>>, meta: Cow<'a, [u8]>) -> Self {
+    pub(crate) fn of_rollout(entry: &FrameEntry, arrays: Vec<Cow<'a, [u8]>>, meta: Cow<'a, [u8]>, meta_crc: u32) -> Self {
         let kind = if entry.kind == EntryKind::Insert { FrameKind::Insert } else { FrameKind::Update };
         Self {
             kind,
@@ -77,8 +77,8 @@ impl<'a> NewFrame<'a> {
             born_step: entry.born_step,
             ref_version: entry.ref_version,
             arrays,
-            meta_crc: crc32fast::hash(&meta),
             meta,
+            meta_crc,
         }
     }
 }
