@@ -17,7 +17,8 @@ use redb::{BackendError, StorageBackend};
 use super::hash::BuildIdHasher;
 use crate::disk::DiskFile;
 
-const BLOCK_BYTES: u64 = 4096;
+const BLOCK_BYTES: usize = 4096;
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// A file that redb reads and writes.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl StorageBackend for OpenFile {
         self.0.write_all_vectored_at(&mut [IoSlice::new(data)], offset)
     }
 
-    // The store's own lock keeps a second writer out: a lock of the whole file is had at once, and others are not needed.
+    // The store's own lock keeps a second writer out: a lock of the whole file is had at once, others are not needed.
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
         whole_storage(start, end).map(|()| true)
     }
@@ -101,9 +102,9 @@ fn for_each_block(
     let mut done = 0;
     while done < len {
         let at = offset + done as u64;
-        let start = usize::try_from(at % BLOCK_BYTES).map_err(io::Error::other)?;
-        let step = (BLOCK_BYTES as usize - start).min(len - done);
-        each(at / BLOCK_BYTES, start..start + step, done..done + step)?;
+        let start = usize::try_from(at % BLOCK).map_err(io::Error::other)?;
+        let step = (BLOCK_BYTES - start).min(len - done);
+        each(at / BLOCK, start..start + step, done..done + step)?;
         done += step;
     }
     Ok(())
@@ -130,10 +131,10 @@ impl StorageBackend for CoveredFile {
         let mut cover = self.cover.lock();
         cover.file_len = cover.file_len.min(len);
         cover.len = len;
-        cover.blocks.retain(|block, _| block * BLOCK_BYTES < len);
+        cover.blocks.retain(|block, _| block * BLOCK < len);
         // What was cut off inside the last block must read as zeros if the file grows again.
-        if let Some(bytes) = cover.blocks.get_mut(&(len / BLOCK_BYTES)) {
-            bytes[usize::try_from(len % BLOCK_BYTES).map_err(io::Error::other)?..].fill(0);
+        if let Some(bytes) = cover.blocks.get_mut(&(len / BLOCK)) {
+            bytes[usize::try_from(len % BLOCK).map_err(io::Error::other)?..].fill(0);
         }
         Ok(())
     }
@@ -147,8 +148,8 @@ impl StorageBackend for CoveredFile {
         cover.check_range(offset, data.len())?;
         for_each_block(offset, data.len(), |block, to, from| {
             if !cover.blocks.contains_key(&block) {
-                let mut bytes = vec![0; BLOCK_BYTES as usize].into_boxed_slice();
-                cover.read_file(&*self.file, block * BLOCK_BYTES, &mut bytes)?;
+                let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
+                cover.read_file(&*self.file, block * BLOCK, &mut bytes)?;
                 cover.blocks.insert(block, bytes);
             }
             if let Some(bytes) = cover.blocks.get_mut(&block) {

@@ -21,7 +21,7 @@ pub(super) fn digest(bytes: &[u8]) -> u64 {
     mix(mix(hash ^ last) ^ bytes.len() as u64)
 }
 
-/// Hash maps keyed by rollout ids and slots: the keys are no secret and come from the trainer, so that a fixed mixer does.
+/// Hash maps keyed by rollout ids and slots. The keys come from the trainer itself, so that a fixed mixer does.
 pub(super) type BuildIdHasher = BuildHasherDefault<IdHasher>;
 
 /// A hasher for keys that are one number.

@@ -1,6 +1,6 @@
 //! The index served from memory: the slab of rollouts, their posting lists, and what frames do to them.
 //!
-//! May touch `ids` and `format::entry`. Knows neither files nor redb: it says which rows changed, and is filled from rows.
+//! May touch `ids` and `format::entry`. Knows neither files nor redb: tells which rows changed, is filled from rows.
 //!
 //! Always true:
 //! - M1. A rollout is in the slab, in one posting list, and, if it needs any, in `extras`; or in none of them.

@@ -1,4 +1,4 @@
-//! The one meta record of the on-disk index: whose index it is, how much of the log it covers, and what its rows add up to.
+//! The one meta record of the on-disk index: whose it is, how much of the log it covers, and what its rows add up to.
 //!
 //! May touch `ids`. Pure.
 //!

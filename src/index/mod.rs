@@ -1,7 +1,7 @@
 //! From id to entry, from step and version to ids: served from memory, kept on disk by redb.
 //!
-//! May touch `disk` and `format::entry`. Knows nothing of windows, lag, staleness or clocks: a caller selects by a bound
-//! on the born step and by a predicate over versions.
+//! May touch `disk` and `format::entry`. Knows nothing of windows, lag, staleness or clocks: a caller selects by a
+//! bound on the born step and by a predicate over versions.
 //!
 //! Always true:
 //! - I1. The index is derived: what is on disk may be deleted at any time, and is then rebuilt from the log.

@@ -1,10 +1,10 @@
 //! The index on disk: a redb file of rows, and the check that it is exactly what was flushed.
 //!
-//! May touch `disk` and redb. No type of redb leaves the index. Knows nothing of the log but numbers: LSNs and segments.
+//! May touch `disk` and redb. No type of redb leaves the index. Knows of the log but numbers: LSNs, segments.
 //!
 //! Always true:
 //! - K1. A flush is one durable transaction: after a crash the file holds the flushes up to one of them, whole.
-//! - K2. Every call into redb is caught: a panic inside it is a rejected or a failed index, never the end of the process.
+//! - K2. Every call into redb is caught: a panic inside rejects or fails the index and does not end the process.
 //! - K3. A file opened for reading alone is not written, even where redb must repair what it sees.
 //! - K4. What `load` gives is what was flushed last: each page's and each row's checksum holds, the rows add up to the
 //!   totals beside them, and each points into the listed segments and below the applied LSN.
@@ -78,7 +78,7 @@ impl fmt::Debug for DiskIndex {
 impl DiskIndex {
     /// Creates an index that covers nothing, in the place of any file of that name.
     ///
-    /// A crash in the middle leaves a file that `load` rejects, or one that covers nothing: both are rebuilt from the log.
+    /// A crash in the middle leaves a file that `load` rejects, or one that covers nothing: the log fills in both.
     ///
     /// # Errors
     /// `Full` or `Io` where the disk fails.
@@ -101,8 +101,8 @@ impl DiskIndex {
     /// The log must be durable up to `meta.applied_lsn` before this is called.
     ///
     /// # Errors
-    /// `Full` or `Io` where the disk fails or redb does. The file is closed then and later flushes fail too: create a new
-    /// one, and flush every row into it.
+    /// `Full` or `Io` where the disk fails or redb does. The file is closed then and later flushes fail too: create a
+    /// new one, and flush every row into it.
     pub(crate) fn flush(&mut self, changes: &Changes, meta: &IndexMeta) -> Result<()> {
         let Some(db) = self.db.take() else {
             let message = "the index file was closed after a failed flush; it is rebuilt at the next open";
@@ -169,8 +169,8 @@ pub(crate) fn load(
     Ok(Loaded { index, meta, disk: (access == Access::ReadWrite).then_some(opened) })
 }
 
-/// Opens an existing database, or makes one in an empty file. Every page's checksum is verified first: redb trusts pages
-/// when it reads them, and may panic over damaged ones, which only a program that unwinds survives.
+/// Opens an existing database, or makes one in an empty file. Every page's checksum is verified first: redb trusts
+/// pages when it reads them, and may panic over damaged ones, which only a program that unwinds survives.
 fn open_database(backend: impl StorageBackend, cache_bytes: usize) -> Result<Database, Failure> {
     let mut builder = Builder::new();
     builder.set_cache_size(cache_bytes).set_check_integrity_on_open(true);

@@ -74,8 +74,8 @@ impl Postings {
         moved
     }
 
-    /// The lists whose born step is below the bound, and those whose version satisfies the predicate, oldest born first.
-    /// The predicate is asked once for each distinct version.
+    /// The lists whose born step is below the bound, and those whose version satisfies the predicate, oldest born
+    /// first. The predicate is asked once for each distinct version.
     pub(super) fn select(&self, born_below: Option<u64>, stale: impl Fn(u64) -> bool) -> Vec<&PostingList> {
         let bound = born_below.unwrap_or(0);
         let mut chosen: Vec<_> = self.by_born.range(..(bound, 0)).map(|(_, list)| self.list(*list)).collect();

@@ -1,7 +1,7 @@
 //! Filling the index from a log that is read in any order.
 //!
-//! May touch `ids` and `format::entry`. Knows nothing of segments' contents: frames are told to it one by one. Frames of
-//! retired rollouts are not told to it: who replays collects the retirements first.
+//! May touch `ids` and `format::entry`. Knows nothing of segments' contents: frames are told to it one by one. Frames
+//! of retired rollouts are not told to it: who replays collects the retirements first.
 //!
 //! Always true:
 //! - R1. Any order of the same frames gives the same index: an update that comes before its insert waits for it.
