@@ -1,7 +1,5 @@
 //! What a finished segment says of its frames: from its footer, or by a scan where it has none or a bad one.
 
-use std::collections::HashSet;
-
 use super::Listed;
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
@@ -14,14 +12,8 @@ use crate::log::seal::read_footer;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) entries: Vec<FrameEntry>,
-    retired: Vec<Incarnation>,
+    pub(super) retired: Vec<Incarnation>,
     pub(super) used: Vec<(RolloutId, Lsn)>,
-}
-
-impl Facts {
-    pub(super) fn retired_into(self, all: &mut HashSet<Incarnation>) {
-        all.extend(self.retired);
-    }
 }
 
 /// Reads a sealed or cut segment.

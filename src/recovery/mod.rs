@@ -13,7 +13,7 @@ pub(crate) mod manifests;
 mod settle;
 mod tail;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::format::entry::FrameEntry;
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::names::{INDEX, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
-use crate::ids::{Lsn, SegmentId};
+use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Replay};
 use crate::log::event::{Event, Incarnation};
 use crate::log::scan::Scan;
@@ -98,21 +98,28 @@ impl Survey {
         Ok(Self { manifest, state, listed, tail, log_bytes_read })
     }
 
+    /// The state at the end of the log.
+    pub(crate) fn end_state(&self) -> State {
+        let mut state = self.state.clone();
+        for frame in self.tail.iter().flat_map(|tail| &tail.frames) {
+            // The manifest already reflects frames up to its own LSN.
+            if frame.header.lsn > state.lsn {
+                state.apply(frame.header.lsn, &frame.event);
+            }
+        }
+        state
+    }
+
     /// Loads the index, or rebuilds it, and brings both index and state up to the end of the log.
     pub(crate) fn load(self, request: &Request<'_>) -> Result<Recovered> {
-        let Self { manifest, mut state, listed, tail, mut log_bytes_read } = self;
-        let log_end = tail.as_ref().map_or(state.lsn, |tail| tail.end_lsn);
-        let (base, disk_index, covered) = load_index(request, &manifest, log_end);
+        let state = self.end_state();
+        let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
+        let (base, disk_index, covered) = load_index(request, &manifest, state.lsn);
         let uncovered = |listed: &&Listed| {
             listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id)
         };
         let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
         let index = fill(base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
-        for frame in tail.iter().flat_map(|tail| &tail.frames) {
-            if frame.header.lsn > state.lsn {
-                state.apply(frame.header.lsn, &frame.event);
-            }
-        }
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
         let segments = segments.collect::<Result<_>>()?;
         Ok(Recovered { manifest, state, index, disk_index, segments, log_bytes_read })
@@ -180,20 +187,20 @@ fn fill(
     tail: Option<&UnsealedTail>,
     bytes_read: &mut u64,
 ) -> Result<MemoryIndex> {
-    let mut retired = HashSet::new();
+    let mut ended = Ended::default();
     for listed in uncovered {
-        facts::read(listed, bytes_read)?.retired_into(&mut retired);
+        facts::read(listed, bytes_read)?.retired.into_iter().for_each(|victim| ended.add(victim));
     }
     let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
     for (_, frame) in tail_frames() {
         if let Event::Retire { victims, .. } = &frame.event {
-            retired.extend(victims.iter().copied());
+            victims.iter().for_each(|victim| ended.add(*victim));
         }
     }
     let mut replay = Replay::new(base);
     let mut used = Vec::new();
     let mut apply = |segment, entry: &FrameEntry| {
-        if !retired.contains(&Incarnation { id: entry.id, insert_lsn: entry.insert_lsn }) {
+        if !ended.contains(entry.id, entry.insert_lsn) {
             replay.apply(segment, entry);
         }
     };
@@ -211,13 +218,31 @@ fn fill(
     }
     let mut index = replay.finish();
     // Those that an index on disk still held.
-    for victim in retired {
-        index.retire(victim.id, victim.insert_lsn);
+    for (id, last) in ended.0 {
+        let held = index.get(id).map(|entry| entry.insert_lsn).filter(|held| *held <= last);
+        if let Some(held) = held {
+            index.retire(id, held);
+        }
     }
     for (id, lsn) in used {
         index.mark_used(id, lsn);
     }
     Ok(index)
+}
+
+/// The last incarnation of each id that was retired: a later one begins only after the one before ended.
+#[derive(Default)]
+struct Ended(HashMap<RolloutId, Lsn>);
+
+impl Ended {
+    fn add(&mut self, victim: Incarnation) {
+        let last = self.0.entry(victim.id).or_default();
+        *last = victim.insert_lsn.max(*last);
+    }
+
+    fn contains(&self, id: RolloutId, insert_lsn: Lsn) -> bool {
+        self.0.get(&id).is_some_and(|last| insert_lsn <= *last)
+    }
 }
 
 fn open_segment(request: &Request<'_>, listed: &Listed, tail: Option<&UnsealedTail>) -> Result<Arc<Segment>> {

@@ -15,17 +15,20 @@ use crate::log::active::Active;
 use crate::log::scan::ScannedFrame;
 
 impl Survey {
+    /// Whether every segment is sealed or cut.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.tail.is_none()
+    }
+
     /// Leaves no segment unsealed: writes the next manifest generation, which the store is then read by again. Numbers
-    /// from `next_segment` on were never used; `salt` is random. `None` where there is nothing to settle.
-    pub(crate) fn settle(self, request: &Request<'_>, next_segment: SegmentId, salt: u64) -> Result<Option<Manifest>> {
-        let Self { mut manifest, mut state, listed, tail, .. } = self;
-        let Some(mut tail) = tail else { return Ok(None) };
-        let Some(source) = listed.iter().find(|listed| listed.record.id == tail.segment) else { return Ok(None) };
+    /// from `next_segment` on were never used; `salt` is random.
+    pub(crate) fn settle(self, request: &Request<'_>, next_segment: SegmentId, salt: u64) -> Result<Manifest> {
+        let state = self.end_state();
+        let Self { mut manifest, listed, tail, .. } = self;
+        let Some(mut tail) = tail else { return Ok(manifest) };
+        let Some(source) = listed.iter().find(|listed| listed.record.id == tail.segment) else { return Ok(manifest) };
         if tail.torn_bytes > 0 {
             tracing::info!(segment = %tail.segment, bytes = tail.torn_bytes, after = %tail.end_lsn, "dropped a torn tail");
-        }
-        for frame in tail.frames.iter().filter(|frame| frame.header.lsn > manifest.state.lsn) {
-            state.apply(frame.header.lsn, &frame.event);
         }
         let cut = Cut::of(&tail);
         let unattested = tail.frames.split_off(cut.frames);
@@ -44,7 +47,7 @@ impl Survey {
         manifest.state = state.to_snapshot();
         manifest.generation += 1;
         manifests::write(request.disk, request.dir, &manifest)?;
-        Ok(Some(manifest))
+        Ok(manifest)
     }
 }
 

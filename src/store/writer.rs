@@ -45,8 +45,8 @@ pub(crate) struct Written {
 
 impl Writer {
     /// A writer behind a recovered or new store, of which no segment is being written to.
-    pub(crate) fn new(manifest: Manifest, state: State, next_lsn: Lsn) -> Self {
-        let next_id = state.id_ceiling;
+    pub(crate) fn new(manifest: Manifest, state: State) -> Self {
+        let (next_id, next_lsn) = (state.id_ceiling, state.lsn.next());
         Self { active: None, manifest, state, overlay: Overlay::default(), next_lsn, next_id }
     }
 
