@@ -159,6 +159,12 @@ mod tests {
     }
 
     #[test]
+    fn a_map_may_be_shared_between_threads() {
+        fn shared<T: Send + Sync + std::fmt::Debug>() {}
+        shared::<Map>();
+    }
+
+    #[test]
     fn populating_takes_published_ranges_alone() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(10_000).unwrap();

@@ -10,6 +10,8 @@
 //! - A3. A rename replaces its target at once: a reader sees the old file or the new one.
 //! - A4. Bytes never written by this process are not touched by a crash.
 
+#![expect(clippy::missing_errors_doc, reason = "every call fails as the operating system does, with its error")]
+
 pub mod aligned;
 #[cfg(feature = "sim")]
 pub mod counting;

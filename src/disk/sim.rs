@@ -175,7 +175,9 @@ impl SimDisk {
     pub fn kill(&self) -> Self {
         let mut state = self.machine.state.lock();
         state.dead = true;
-        Self::with(State::after(&state, state.tree.clone()))
+        let mut tree = state.tree.clone();
+        tree.forget_unnamed();
+        Self::with(State::after(&state, tree))
     }
 
     /// How many operations succeeded since the start or the last [`Self::clear_trace`].

@@ -21,7 +21,8 @@ pub enum Fault {
     /// The power goes in the middle of the operation: what it changes is under way and may be found after the crash or
     /// not. All later operations fail.
     PowerCut,
-    /// The operation is refused with this kind of error and changes nothing.
+    /// The operation is refused with this kind of error and changes nothing, but that a data sync loses bytes as with
+    /// [`Self::Eio`].
     Other(io::ErrorKind),
 }
 
@@ -60,13 +61,12 @@ impl Faults {
     pub(super) fn verdict(&mut self, number: u64, kind: OpKind) -> Verdict {
         let lasting = self.from.filter(|(first, _)| number >= *first).map(|(_, fault)| fault);
         match self.at.remove(&number).or(lasting) {
-            None => Verdict::Pass,
             Some(Fault::Eio) => Verdict::Refuse(io_error()),
             Some(Fault::Enospc) if takes_space(kind) => Verdict::Refuse(rustix::io::Errno::NOSPC.into()),
             Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Halve,
-            Some(Fault::Enospc | Fault::ShortWrite) => Verdict::Pass,
             Some(Fault::PowerCut) => Verdict::CutPower,
             Some(Fault::Other(kind)) => Verdict::Refuse(kind.into()),
+            Some(Fault::Enospc | Fault::ShortWrite) | None => Verdict::Pass,
         }
     }
 }

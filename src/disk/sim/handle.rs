@@ -78,7 +78,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_all_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        let bytes = buffers.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat();
         let request = Request::bytes(OpKind::Write, &self.path, offset, bytes.len() as u64);
         self.machine.run(request, |state, extent| self.write(state, extent, &bytes, offset))
     }

@@ -141,9 +141,10 @@ impl Drawing {
                 content.pending.iter().for_each(|pending| pending.change.apply(&mut file, usize::MAX));
             }
             ImageStyle::Prefix => self.prefix(&mut file, &content.pending),
-            ImageStyle::TornSectors => self.torn(&mut file, &content.pending, SECTOR_BYTES),
             ImageStyle::TornBytes => self.torn(&mut file, &content.pending, 1),
-            ImageStyle::ZeroFilled | ImageStyle::Garbage => self.torn(&mut file, &content.pending, SECTOR_BYTES),
+            ImageStyle::TornSectors | ImageStyle::ZeroFilled | ImageStyle::Garbage => {
+                self.torn(&mut file, &content.pending, SECTOR_BYTES);
+            }
         }
         Arc::new(file)
     }
