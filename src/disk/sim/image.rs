@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::content::{Change, Content, Pending};
 use super::random::Random;
-use super::tree::{Directory, Node, ROOT, Tree, make_durable};
+use super::tree::{Directory, Node, ROOT, Renaming, Tree, make_durable};
 
 /// Bytes that a medium writes as a whole.
 const SECTOR_BYTES: usize = 512;
@@ -83,7 +83,8 @@ pub(super) fn draw(tree: &Tree, image: CrashImage) -> Tree {
     while let Some(inode) = unvisited.pop_first() {
         let node = match nodes.get(&inode) {
             Some(Node::Directory(directory)) => {
-                unvisited.extend(directory.durable.values());
+                // A file of two names is drawn once.
+                unvisited.extend(directory.durable.values().filter(|inode| !found.nodes.contains_key(inode)));
                 let durable = directory.durable.clone();
                 Node::Directory(Directory { live: durable.clone(), durable })
             }
@@ -109,7 +110,7 @@ fn cut(tree: &Tree, random: &mut Random) -> u64 {
 
 impl Drawing {
     /// The name changes that survive, in order.
-    fn surviving_names<'a>(&mut self, tree: &'a Tree) -> Vec<&'a super::tree::Renaming> {
+    fn surviving_names<'a>(&mut self, tree: &'a Tree) -> Vec<&'a Renaming> {
         // A change needs the earlier ones of its names: once one is lost, all later ones of its slots are.
         let mut lost_slots = BTreeSet::new();
         let mut surviving = Vec::new();

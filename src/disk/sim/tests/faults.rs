@@ -65,6 +65,13 @@ fn a_power_cut_leaves_the_operation_under_way_to_the_image() {
     disk.fail_at(disk.operation_count(), Fault::PowerCut);
     file.sync_data().unwrap_err();
     assert_eq!(read(&disk.crash(image(ImageStyle::NothingUnsynced, 0)), "f"), b"old", "the sync did not end");
+
+    let disk = SimDisk::new();
+    disk.create(path("f")).unwrap();
+    disk.fail_at(disk.operation_count(), Fault::PowerCut);
+    disk.sync_dir(path("")).unwrap_err();
+    assert!(!exists(&disk.crash(image(ImageStyle::NothingUnsynced, 0)), "f"));
+    assert!(exists(&disk.crash(image(ImageStyle::Everything, 0)), "f"));
 }
 
 #[test]

@@ -111,6 +111,20 @@ fn a_truncation_is_pending_until_the_sync() {
 }
 
 #[test]
+fn bytes_beyond_a_surviving_truncation_do_not_come_back() {
+    let (disk, file) = with_file(&[1; 2000]);
+    file.set_len(500).unwrap();
+    write(&file, &[2; 1000], 500).unwrap();
+    for style in [ImageStyle::TornSectors, ImageStyle::ZeroFilled] {
+        for left in remains(&disk, style).iter().filter(|left| left.len() == 1500) {
+            assert!(left[500..].iter().all(|byte| matches!(byte, 0 | 2)), "in {style:?}");
+        }
+    }
+    let garbage = remains(&disk, ImageStyle::Garbage);
+    assert!(garbage.iter().any(|left| left[500..].iter().any(|byte| *byte > 2)));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_disk_and_another_seed_another() {
     let (disk, file) = with_file(&[1; 4096]);
     write(&file, &vec![2; 100_000], 0).unwrap();

@@ -63,6 +63,26 @@ fn syncing_one_directory_of_a_rename_takes_the_other_along() {
 }
 
 #[test]
+fn a_file_renamed_twice_has_one_name_in_every_image() {
+    let (disk, _file) = with_file(b"one");
+    disk.create_dir_all(path("dir")).unwrap();
+    disk.rename(path("f"), path("g")).unwrap();
+    disk.rename(path("g"), path("h")).unwrap();
+    // What stays pending in the root keeps its order while another directory is synced.
+    disk.sync_dir(path("dir")).unwrap();
+    let mut found = BTreeSet::new();
+    for style in ImageStyle::ALL {
+        for seed in SEEDS {
+            let after = disk.crash(image(style, seed));
+            let names = ["f", "g", "h"].map(|name| exists(&after, name));
+            assert_eq!(names.iter().filter(|exists| **exists).count(), 1, "{names:?} in {style:?}");
+            found.insert(names);
+        }
+    }
+    assert_eq!(found.len(), 3, "each of the names");
+}
+
+#[test]
 fn an_exchange_changes_both_names_or_none() {
     let (disk, _file) = with_file(b"first");
     let second = disk.create(path("g")).unwrap();
