@@ -3,8 +3,8 @@
 //! May touch nothing. Knows nothing of names.
 //!
 //! Always true:
-//! - The bytes that are read are the durable ones with all changes since, in order, lost ones included.
-//! - The pending changes are those that a crash may keep or lose, in the order of their sequence numbers.
+//! - F1. The bytes that are read are the durable ones with all changes since, in order, lost ones included.
+//! - F2. The pending changes are those that a crash may keep or lose, in the order of their sequence numbers.
 
 use std::io;
 use std::sync::{Arc, Weak};
