@@ -37,7 +37,9 @@ mod tests {
 
     fn hash(headers: &[[u8; HEADER_BYTES]]) -> u64 {
         let mut hash = HeaderHash::new();
-        headers.iter().for_each(|header| hash.update(header));
+        for header in headers {
+            hash.update(header);
+        }
         hash.finish()
     }
 

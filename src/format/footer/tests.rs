@@ -176,7 +176,7 @@ proptest! {
     #[test]
     fn a_flip_under_a_sound_checksum_never_panics(bit in 0_usize..2800) {
         let mut encoded = footer().encode(SALT, OFFSET);
-        let len = encoded.trailer.len as usize;
+        let len = usize::try_from(encoded.trailer.len).unwrap();
         encoded.bytes.truncate(len);
         encoded.bytes[bit / 8 % len] ^= 1 << (bit % 8);
         let trailer = TrailerInfo { crc: crc32fast::hash(&encoded.bytes), ..encoded.trailer };

@@ -117,9 +117,9 @@ fn what_a_newer_format_wrote_is_too_new_and_never_damage() {
     assert!(is_too_new(resealed(8, 2)), "a newer version");
     assert!(is_too_new(resealed(16, 1)), "an incompatible feature");
     assert!(is_too_new(resealed(63, 1)), "a reserved byte");
-    let root = HEADER_BYTES + manifest().encode().unwrap().len() - HEADER_BYTES - CRC_BYTES;
-    assert!(is_too_new(resealed(root - 8, 2)), "an unknown kind");
-    assert!(is_too_new(resealed(root - 1, 1)), "a reserved byte of the root");
+    let root_end = manifest().encode().unwrap().len() - CRC_BYTES;
+    assert!(is_too_new(resealed(root_end - 8, 2)), "an unknown kind");
+    assert!(is_too_new(resealed(root_end - 1, 1)), "a reserved byte of the root");
     assert_eq!(resealed(24, 1), Ok(manifest()), "a compatible feature is passed over");
 }
 

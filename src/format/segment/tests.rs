@@ -11,7 +11,7 @@ fn header() -> SegmentHeader {
     SegmentHeader {
         segment: SegmentId(7),
         kind: SegmentKind::Log,
-        store_uuid: std::array::from_fn(|index| index as u8),
+        store_uuid: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         epoch: 2,
         salt: 0x1122_3344_5566_7788,
         base_lsn: Lsn::new(11),
