@@ -58,5 +58,5 @@ pub(super) fn aligned<'a>(bytes: &'a [u8], copy: &'a mut AlignedVec) -> &'a [u8]
 }
 
 fn is_aligned(bytes: &[u8]) -> bool {
-    bytes.as_ptr().cast::<u64>().is_aligned()
+    bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(8)
 }

@@ -23,7 +23,7 @@ pub(crate) struct LabelRecord {
     pub(crate) version: u64,
 }
 
-/// The clock of π_old's versions or of the KL reference's.
+/// The clock of the versions of `π_old` or of the KL reference's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VersionClock {
     pub(crate) current: u64,

@@ -23,7 +23,7 @@ pub(crate) enum FrameKind {
     Retire,
     /// An end of life for every rollout created before a step and written before this frame.
     RetireLine,
-    /// A new version of π_old or of the KL reference.
+    /// A new version of `π_old` or of the KL reference.
     Advance,
     /// The trainer's opaque position.
     Cursor,

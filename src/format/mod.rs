@@ -10,6 +10,15 @@
 //! - B4. Bytes that hold together but come from a newer format are `TooNew`, never damage.
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        reason = "a test that goes out of bounds fails, as it should; the code itself is linted without the tests too"
+    )
+)]
 
 mod archive;
 pub(crate) mod clock;
@@ -24,6 +33,8 @@ pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod names;
 pub(crate) mod segment;
+#[cfg(test)]
+mod testing;
 
 /// The version of the format that this code reads and writes.
 pub(crate) const FORMAT_VERSION: u32 = 1;

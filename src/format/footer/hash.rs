@@ -37,14 +37,16 @@ mod tests {
 
     fn hash(headers: &[[u8; HEADER_BYTES]]) -> u64 {
         let mut hash = HeaderHash::new();
-        headers.iter().for_each(|header| hash.update(header));
+        for header in headers {
+            hash.update(header);
+        }
         hash.finish()
     }
 
     #[test]
     fn the_hash_is_that_of_the_format() {
         assert_eq!(hash(&[]), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash(&[[0; HEADER_BYTES]]), GOLDEN_OF_ZEROS, "{:#x}", hash(&[[0; HEADER_BYTES]]));
+        assert_eq!(hash(&[[0; HEADER_BYTES]]), 0xf1f7_b859_92dc_f730);
     }
 
     #[test]

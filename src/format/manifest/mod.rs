@@ -44,7 +44,7 @@ pub(crate) enum SegmentState {
     Sealed {
         /// Bytes of the file.
         len: u64,
-        /// The checksum in the footer's trailer.
+        /// The checksum of the payload, as the trailer has it.
         footer_crc: u32,
     },
     /// Closed for ever by a recovery: bytes behind `end` are not of the log.
@@ -120,7 +120,7 @@ pub(crate) struct Manifest {
     pub(crate) epoch: u64,
     /// The token of the writer that wrote it.
     pub(crate) owner: u64,
-    /// Numbers up to here may have been given already, even where the log does not show them.
+    /// Numbers below this may have been given already, even where the log does not show them.
     pub(crate) lsn_ceiling: u64,
     /// Ref versions below this may have been issued already.
     pub(crate) ref_version_ceiling: u64,

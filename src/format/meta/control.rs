@@ -26,7 +26,7 @@ pub(crate) struct ControlMeta {
     pub(crate) present: u32,
     /// The reason's number.
     pub(crate) reason: u16,
-    /// 1 for the versions of π_old, 2 for those of the KL reference.
+    /// 1 for the versions of `π_old`, 2 for those of the KL reference.
     pub(crate) clock: u8,
     /// 0.
     pub(crate) reserved: u8,
@@ -48,7 +48,7 @@ impl ControlMeta {
     pub(crate) const COUNTERS: u32 = 1 << 5;
     const PRESENT_KNOWN: u32 = 0b11_1111;
 
-    /// Versions of π_old.
+    /// Versions of `π_old`.
     pub(crate) const CLOCK_REF: u8 = 1;
     /// Versions of the KL reference.
     pub(crate) const CLOCK_KL_REF: u8 = 2;
