@@ -8,7 +8,8 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES};
 use crate::format::kind::FrameFlags;
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_file_name};
+use crate::format::names::segment_file_name;
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::ids::{Location, Lsn};
 use crate::log::event::{Event, NewFrame};
 use crate::log::seal::FooterBuilder;
@@ -55,7 +56,13 @@ impl Active {
 
     /// Writes one batch after the last one, in one vectored write: nothing is copied. `events` go with `frames` one to
     /// one and carry the LSNs; the entries among them learn where their frames lie.
-    pub(crate) fn append(&mut self, frames: &[NewFrame<'_>], events: &mut [Event], first_lsn: Lsn, durable_lsn: Lsn) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        frames: &[NewFrame<'_>],
+        events: &mut [Event],
+        first_lsn: Lsn,
+        durable_lsn: Lsn,
+    ) -> Result<()> {
         let headers = self.place(frames, events, first_lsn, durable_lsn)?;
         let mut slices = Vec::with_capacity(frames.len() * 6);
         for (frame, (_, header)) in frames.iter().zip(&headers) {
@@ -67,9 +74,9 @@ impl Active {
         }
         slices.retain(|slice| !slice.is_empty());
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
-        self.file
-            .write_all_vectored_at(&mut slices, self.end)
-            .map_err(|error| Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error))?;
+        self.file.write_all_vectored_at(&mut slices, self.end).map_err(|error| {
+            Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error)
+        })?;
         let mut lsn = first_lsn;
         for ((frame, (offset, header)), event) in frames.iter().zip(&headers).zip(events.iter()) {
             self.mark_verified(frame, *offset);
@@ -143,9 +150,9 @@ impl Active {
         }
         let encoded = FrameHeader { durable_lsn, ..header }.encode(&self.segment.seed(offset));
         let write = |bytes: &[u8], at: u64| {
-            self.file
-                .write_all_vectored_at(&mut [IoSlice::new(bytes)], at)
-                .map_err(|error| Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error))
+            self.file.write_all_vectored_at(&mut [IoSlice::new(bytes)], at).map_err(|error| {
+                Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error)
+            })
         };
         write(&encoded, offset)?;
         let mut done = HEADER_BYTES as u64;

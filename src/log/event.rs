@@ -13,7 +13,8 @@ use crate::format::fault::Fault;
 use crate::format::frame::{FRAME_ALIGN, FrameHeader};
 use crate::format::kind::{FrameFlags, FrameKind};
 use crate::format::meta::{
-    self, ArchivedControlMeta, ArchivedRolloutMeta, ColumnCode, ColumnMeta, ColumnRef, ControlColumn, ControlMeta, RolloutMeta,
+    self, ArchivedControlMeta, ArchivedRolloutMeta, ColumnCode, ColumnMeta, ColumnRef, ControlColumn, ControlMeta,
+    RolloutMeta,
 };
 use crate::ids::{Lsn, RolloutId};
 
@@ -67,7 +68,12 @@ pub(crate) struct NewFrame<'a> {
 
 impl<'a> NewFrame<'a> {
     /// The frame of a rollout's entry.
-    pub(crate) fn of_rollout(entry: &FrameEntry, arrays: Vec<Cow<'a, [u8]>>, meta: Cow<'a, [u8]>, meta_crc: u32) -> Self {
+    pub(crate) fn of_rollout(
+        entry: &FrameEntry,
+        arrays: Vec<Cow<'a, [u8]>>,
+        meta: Cow<'a, [u8]>,
+        meta_crc: u32,
+    ) -> Self {
         let kind = if entry.kind == EntryKind::Insert { FrameKind::Insert } else { FrameKind::Update };
         Self {
             kind,
@@ -187,7 +193,8 @@ impl Event {
                 let ids = u64s(meta, ControlColumn::RetiredIds, arrays)?;
                 let incarnations = u64s(meta, ControlColumn::Incarnations, arrays)?;
                 let victims = ids.into_iter().zip(incarnations);
-                let victims = victims.map(|(id, lsn)| Incarnation { id: RolloutId::new(id), insert_lsn: Lsn::new(lsn) });
+                let victims =
+                    victims.map(|(id, lsn)| Incarnation { id: RolloutId::new(id), insert_lsn: Lsn::new(lsn) });
                 let (reason, unused) = (meta.reason.to_native(), meta.unused_count.to_native());
                 Ok(Self::Retire { victims: victims.collect(), reason, unused })
             }

@@ -161,7 +161,12 @@ impl Scan<'_> {
         }
         let rest = self.end - offset;
         if header.frame_len() > rest {
-            return Err(Fault::damaged("frame", 0, format_args!("{} bytes", header.frame_len()), format_args!("{rest}")));
+            return Err(Fault::damaged(
+                "frame",
+                0,
+                format_args!("{} bytes", header.frame_len()),
+                format_args!("{rest}"),
+            ));
         }
         let begins = header.flags.contains(FrameFlags::BATCH_BEGIN);
         if begins != (place_in_batch == 0) {
@@ -237,7 +242,7 @@ fn columns(header: &FrameHeader, meta: &[u8]) -> std::result::Result<Vec<(Range<
         }
         SCHEMA_CONTROL => {
             let meta = meta::control_meta(meta, header.body_len)?;
-            Ok(meta.columns().map(|column| (column.range, column.crc)).collect())
+            Ok(meta.arrays().map(|column| (column.range, column.crc)).collect())
         }
         _ => Ok(Vec::new()),
     }

@@ -30,7 +30,7 @@ impl FooterBuilder {
             segment,
             salt,
             frames: 0,
-            hash: HeaderHash::default(),
+            hash: HeaderHash::new(),
             min_lsn: Lsn::NONE,
             max_lsn: Lsn::NONE,
             entries: Vec::new(),
@@ -50,7 +50,8 @@ impl FooterBuilder {
         match event {
             Event::Rollout(entry) => self.entries.push(*entry),
             Event::Retire { victims, .. } => {
-                let retired = victims.iter().map(|victim| RetiredEntry { id: victim.id, insert_lsn: victim.insert_lsn, lsn });
+                let retired =
+                    victims.iter().map(|victim| RetiredEntry { id: victim.id, insert_lsn: victim.insert_lsn, lsn });
                 self.retired.extend(retired);
             }
             Event::Tally { used, .. } => self.used.extend(used.iter().map(|id| UsedEntry { id: *id, lsn })),

@@ -115,9 +115,8 @@ impl Survey {
         let state = self.end_state();
         let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
         let (base, disk_index, covered) = load_index(request, &manifest, state.lsn);
-        let uncovered = |listed: &&Listed| {
-            listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id)
-        };
+        let uncovered =
+            |listed: &&Listed| listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id);
         let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
         let index = fill(base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));

@@ -203,7 +203,9 @@ impl<'a> NewRollout<'a> {
             }
             match column {
                 Column::OldLogps if self.old_spans.is_empty() => {
-                    return Err(self.refuse("old_logps need the version that made them: call old_logps(values, version)"));
+                    return Err(
+                        self.refuse("old_logps need the version that made them: call old_logps(values, version)")
+                    );
                 }
                 Column::KlRefLogps if self.kl_version.is_none() => {
                     let what = "kl_ref_logps need the version that made them: call kl_ref_logps(values, version)";
@@ -219,18 +221,14 @@ impl<'a> NewRollout<'a> {
     }
 
     fn check_lengths(&self) -> Result<()> {
-        let per_token = [
-            Column::CompletionIds,
-            Column::SamplerLogps,
-            Column::OldLogps,
-            Column::KlRefLogps,
-            Column::LossMask,
-        ];
+        let per_token =
+            [Column::CompletionIds, Column::SamplerLogps, Column::OldLogps, Column::KlRefLogps, Column::LossMask];
         let mut given = per_token.iter().filter_map(|column| Some((column, self.values(column)?.len())));
         let Some((first, count)) = given.next() else { return Ok(()) };
         match given.find(|(_, other)| *other != count) {
             Some((column, other)) => {
-                Err(self.refuse(format_args!("{first} has {count} values, {column} has {other}; nothing is padded or cut")))
+                Err(self
+                    .refuse(format_args!("{first} has {count} values, {column} has {other}; nothing is padded or cut")))
             }
             None => Ok(()),
         }
@@ -294,7 +292,9 @@ impl<'a> NewRollout<'a> {
             return Err(self.refuse(format_args!("more than {} named columns", limits::NAMED_COLUMNS_MAX)));
         }
         match &self.key {
-            Some(key) if RolloutId::from_key(key) != self.id => Err(self.refuse(format_args!("key {key:?} names another id"))),
+            Some(key) if RolloutId::from_key(key) != self.id => {
+                Err(self.refuse(format_args!("key {key:?} names another id")))
+            }
             _ => Ok(()),
         }
     }

@@ -136,7 +136,9 @@ impl Plan {
         if let Some(expected) = expected.filter(|info| info.len != logps.len()) {
             let (wanted, len) = (expected.len, logps.len());
             let of = expected.column;
-            return Err(Error::invalid(format!("rollout {id}: {column} computed has {len} values, {of} has {wanted}")).of(id));
+            return Err(
+                Error::invalid(format!("rollout {id}: {column} computed has {len} values, {of} has {wanted}")).of(id)
+            );
         }
         let mask = if rollout.has(&Column::LossMask) { Some(rollout.loss_mask()?) } else { None };
         check_logps(id, &column, &logps, mask)?;

@@ -328,5 +328,6 @@ impl RolloutStore {
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     let source: Box<dyn std::error::Error + Send + Sync> = error.into();
     let what: &dyn fmt::Display = &source;
-    Error::new(ErrorKind::Compute, format!("the compute closure failed, nothing of it was stored: {what}")).caused_by(source)
+    Error::new(ErrorKind::Compute, format!("the compute closure failed, nothing of it was stored: {what}"))
+        .caused_by(source)
 }

@@ -26,12 +26,24 @@ use crate::store::prepare::Prepared;
 pub(crate) enum Op<'a> {
     Insert(Prepared<'a>),
     Replace(Prepared<'a>),
-    Retire { ids: Vec<RolloutId>, reason: Reason },
-    Apply { instance: u64, updates: Vec<Update> },
-    Advance { clock: Clock, step: Option<u64>, label: Option<u64> },
+    Retire {
+        ids: Vec<RolloutId>,
+        reason: Reason,
+    },
+    Apply {
+        instance: u64,
+        updates: Vec<Update>,
+    },
+    Advance {
+        clock: Clock,
+        step: Option<u64>,
+        label: Option<u64>,
+    },
     Cursor(Arc<[u8]>),
     /// Counters and id ceiling, whatever changed.
-    Tally { id_ceiling: u64 },
+    Tally {
+        id_ceiling: u64,
+    },
 }
 
 /// Computed log-probs, and the rollout as it was when they were asked for.
@@ -77,11 +89,6 @@ impl Overlay {
                 self.changed.remove(&id);
             }
         }
-    }
-
-    /// Whether a change of this rollout waits for its publication.
-    pub(crate) fn holds(&self, id: RolloutId) -> bool {
-        self.changed.contains_key(&id)
     }
 
     /// Takes in the changes of a batch that was written.
@@ -274,7 +281,8 @@ impl<'b, 's> Stage<'b, 's> {
 
     fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry, used: bool) {
         let lsn = entry.lsn;
-        let before = self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
+        let before =
+            self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
         let live = Live {
             insert_lsn: entry.insert_lsn,
             old_lsn: if entry.has.contains(Has::OLD) { lsn } else { before.old_lsn },
@@ -295,7 +303,9 @@ impl<'b, 's> Stage<'b, 's> {
     fn check_limits(&self) -> Result<()> {
         let frames = &self.staged.frames;
         let largest = frames.iter().max_by_key(|frame| frame.frame_len());
-        if let Some(frame) = largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX) {
+        if let Some(frame) =
+            largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX)
+        {
             let (bytes, max) = (frame.frame_len(), limits::RECORD_BYTES_MAX);
             let what = format!("rollout {} takes {bytes} bytes, the limit of a record is {max}", frame.rollout);
             return Err(Error::invalid(what).of(frame.rollout));
@@ -303,7 +313,9 @@ impl<'b, 's> Stage<'b, 's> {
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
         if bytes > limits::BATCH_BYTES_MAX || frames.len() > limits::BATCH_FRAMES_MAX as usize {
             let (count, max, frames_max) = (frames.len(), limits::BATCH_BYTES_MAX, limits::BATCH_FRAMES_MAX);
-            let what = format!("the batch has {count} frames of {bytes} bytes, the limits are {frames_max} and {max}; split it");
+            let what = format!(
+                "the batch has {count} frames of {bytes} bytes, the limits are {frames_max} and {max}; split it"
+            );
             return Err(Error::invalid(what));
         }
         Ok(())

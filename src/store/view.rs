@@ -87,7 +87,8 @@ impl Snapshot {
     /// Opens the view.
     pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
         let Self { entry, extra, segment, old, kl, first_old } = self;
-        let insert = Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
+        let insert =
+            Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
         Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
     }
 }
@@ -298,7 +299,8 @@ impl Rollout {
         let mut columns: Vec<Column> = meta
             .columns()
             .filter_map(|column| {
-                let named = || meta.names.get(column.code.name_index()?).map(|name| Column::Named(name.as_str().to_owned()));
+                let named =
+                    || meta.names.get(column.code.name_index()?).map(|name| Column::Named(name.as_str().to_owned()));
                 Column::from_code(column.code).or_else(named)
             })
             .collect();
@@ -350,7 +352,10 @@ impl Rollout {
         let id = self.entry.id;
         let found = match self.provenance(column) {
             Some(provenance) if provenance.kind == asked => return Ok(()),
-            Some(provenance) => format!("{:?} (engine {:?}, temperature {})", provenance.kind, provenance.engine, provenance.temperature),
+            Some(provenance) => format!(
+                "{:?} (engine {:?}, temperature {})",
+                provenance.kind, provenance.engine, provenance.temperature
+            ),
             None => "of unknown provenance".to_owned(),
         };
         Err(Error::invalid(format!("rollout {id}: {column} are {found}, {asked:?} ones were asked for")).of(id))
@@ -388,13 +393,17 @@ impl Rollout {
 fn view<'a>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<ColumnView<'a>> {
     ColumnView::cast(raw.dtype, raw.bytes).ok_or_else(|| {
         let (bytes, dtype) = (raw.bytes.len(), raw.dtype);
-        Error::invalid(format!("rollout {id}: {column} holds {bytes} bytes, which are no aligned {dtype} values")).of(id)
+        Error::invalid(format!("rollout {id}: {column} holds {bytes} bytes, which are no aligned {dtype} values"))
+            .of(id)
     })
 }
 
 fn cast<'a, T: Element>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<&'a [T]> {
     view(raw, column, id)?.as_slice().ok_or_else(|| {
         let (found, asked) = (raw.dtype, T::DTYPE);
-        Error::invalid(format!("rollout {id}: {column} holds {found} values, {asked} ones were asked for; nothing is cast")).of(id)
+        Error::invalid(format!(
+            "rollout {id}: {column} holds {found} values, {asked} ones were asked for; nothing is cast"
+        ))
+        .of(id)
     })
 }
