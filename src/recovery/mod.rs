@@ -188,12 +188,16 @@ fn fill(
 ) -> Result<MemoryIndex> {
     let mut ended = Ended::default();
     for listed in uncovered {
-        facts::read(listed, bytes_read)?.retired.into_iter().for_each(|victim| ended.add(victim));
+        for victim in facts::read(listed, bytes_read)?.retired {
+            ended.add(victim);
+        }
     }
     let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
     for (_, frame) in tail_frames() {
         if let Event::Retire { victims, .. } = &frame.event {
-            victims.iter().for_each(|victim| ended.add(*victim));
+            for victim in victims {
+                ended.add(*victim);
+            }
         }
     }
     let mut replay = Replay::new(base);

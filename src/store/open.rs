@@ -43,8 +43,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
     let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
-    let core = build(options, dir, lock, read_mode, recovered)?;
-    RolloutStore::start(core)
+    RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
 
 /// Takes the store's lock.
@@ -232,7 +231,7 @@ fn build(
     lock: Option<Box<dyn DiskLock>>,
     read_mode: ReadMode,
     recovered: Recovered,
-) -> Result<Core> {
+) -> Core {
     let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -244,7 +243,7 @@ fn build(
         segments: segments.into_iter().map(|segment| (segment.id, segment)).collect(),
         active: None,
     };
-    Ok(Core {
+    Core {
         flusher: Flusher::new(identity, &dir, disk_index),
         disk: options.disk,
         dir,
@@ -267,5 +266,5 @@ fn build(
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,
-    })
+    }
 }

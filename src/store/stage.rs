@@ -39,6 +39,9 @@ pub(crate) enum Op<'a> {
         step: Option<u64>,
         label: Option<u64>,
     },
+    Rewind {
+        step: u64,
+    },
     Cursor(Arc<[u8]>),
     /// Counters and id ceiling, whatever changed.
     Tally {
@@ -52,7 +55,10 @@ pub(crate) struct Update {
     pub(crate) prepared: Prepared<'static>,
     /// LSN of the log-probs that these are to replace.
     pub(crate) replaces: Lsn,
+    /// The version whose weights made the log-probs.
     pub(crate) version: u64,
+    /// The version that was current at hand-out.
+    pub(crate) planned_version: u64,
 }
 
 /// What became of an operation.
@@ -153,6 +159,11 @@ impl<'b, 's> Stage<'b, 's> {
             Op::Retire { ids, reason } => Ok(self.retire(ids, *reason)),
             Op::Apply { instance, updates } => self.apply(*instance, updates),
             Op::Advance { clock, step, label } => self.advance(*clock, *step, *label),
+            Op::Rewind { step } => {
+                let (ref_version, kl_version) = (self.staged.state.ref_clock.next, self.staged.state.kl_clock.next);
+                self.control(Event::Rewind { step: *step, ref_version, kl_version });
+                Ok(Outcome::Version(ref_version))
+            }
             Op::Cursor(cursor) => {
                 if cursor.len() > limits::CURSOR_BYTES_MAX {
                     let (len, max) = (cursor.len(), limits::CURSOR_BYTES_MAX);
@@ -234,9 +245,14 @@ impl<'b, 's> Stage<'b, 's> {
             let state = &self.staged.state;
             let (clock, what) = if is_kl { (&state.kl_clock, "kl_ref_logps") } else { (&state.ref_clock, "old_logps") };
             made_by(clock, &[update.version], entry.id, what)?;
+            // A plan of a lineage that a rewind left is late as a whole.
+            let of_lineage = clock.contains(update.planned_version);
             let current = self.live(entry.id).filter(|live| {
                 let replaces = if is_kl { live.kl_lsn } else { live.old_lsn };
-                instance == self.core.instance && live.insert_lsn == entry.insert_lsn && replaces == update.replaces
+                of_lineage
+                    && instance == self.core.instance
+                    && live.insert_lsn == entry.insert_lsn
+                    && replaces == update.replaces
             });
             if current.is_none() {
                 dropped += 1;
