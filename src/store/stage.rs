@@ -326,10 +326,10 @@ impl<'b, 's> Stage<'b, 's> {
         if let Some(frame) = too_large {
             let (bytes, max, kind) = (frame.frame_len(), limits::RECORD_BYTES_MAX, frame.kind.name());
             let what = format!("the {kind} takes {bytes} bytes, the limit of a record is {max}");
-            return Err(match frame.kind.is_rollout() {
-                true => Error::invalid(format!("rollout {}: {what}", frame.rollout)).of(frame.rollout),
-                false => Error::invalid(format!("{what}; split it")),
-            });
+            if frame.kind.is_rollout() {
+                return Err(Error::invalid(format!("rollout {}: {what}", frame.rollout)).of(frame.rollout));
+            }
+            return Err(Error::invalid(format!("{what}; split it")));
         }
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
         if bytes > limits::BATCH_BYTES_MAX || frames.len() > limits::BATCH_FRAMES_MAX as usize {
