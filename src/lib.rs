@@ -13,4 +13,5 @@ mod index;
 pub mod limits;
 
 pub use error::{Damage, Error, ErrorKind, Result};
+pub use format::dtype::{DType, Element, NarrowOverflow, narrow_bf16, narrow_f16};
 pub use ids::{Lsn, RolloutId};

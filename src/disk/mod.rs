@@ -10,7 +10,17 @@
 //! - A3. A rename replaces its target at once: a reader sees the old file or the new one.
 //! - A4. Bytes never written by this process are not touched by a crash.
 
+#![expect(clippy::missing_errors_doc, reason = "every call fails as the operating system does, with its error")]
+
+pub mod aligned;
+#[cfg(feature = "sim")]
+pub mod counting;
 pub mod map;
+pub mod os;
+#[cfg(feature = "sim")]
+mod recorder;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -54,6 +64,12 @@ pub enum LockError {
     Held(String),
     /// The file system has no working lock, or another failure.
     Io(io::Error),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// An exclusive lock, let go when dropped. The file stays: unlinking it would let two holders in.

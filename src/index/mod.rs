@@ -1,1 +1,32 @@
-//! From id to entry, from step and version to ids.
+//! From id to entry, from step and version to ids: served from memory, kept on disk by redb.
+//!
+//! May touch `disk` and `format::entry`. Knows nothing of windows, lag, staleness or clocks: a caller selects by a
+//! bound on the born step and by a predicate over versions.
+//!
+//! Always true:
+//! - I1. The index is derived: what is on disk may be deleted at any time, and is then rebuilt from the log.
+//! - I2. Applying the same frames in any order gives the same index, and applying one twice changes nothing.
+//! - I3. A scan visits the rollouts that it returns and no others.
+//! - I4. A file that is not exactly what was flushed last, for this store and epoch, is rejected: never a wrong answer,
+//!   never a panic.
+
+mod backend;
+mod entry;
+mod guard;
+mod hash;
+mod memory;
+mod meta;
+mod on_disk;
+mod postings;
+mod replay;
+mod row;
+mod slab;
+#[cfg(test)]
+mod testing;
+
+pub(crate) use entry::{Entry, Extra, FirstOld, KlEntry};
+pub(crate) use memory::{Changes, MemoryIndex};
+pub(crate) use meta::{Identity, IndexMeta};
+pub(crate) use on_disk::{CACHE_BYTES_DEFAULT, DiskIndex, Expected, Loaded, Rejected, load};
+pub(crate) use replay::Replay;
+pub(crate) use row::Row;

@@ -1,0 +1,279 @@
+//! The real file system.
+//!
+//! May touch `std::fs` and rustix. Knows nothing of what the bytes mean.
+//!
+//! Always true:
+//! - O1. A call that was interrupted by a signal goes on; a partial write goes on; a write of nothing is an error.
+//! - O2. New files and directories get the permissions that the umask leaves, so that a group can share a store.
+//! - O3. A lock file is changed only by the one who holds its lock.
+
+#![expect(clippy::disallowed_types, reason = "this is the one place where real files are opened")]
+
+mod network;
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use self::network::network_name;
+use super::map::Map;
+use super::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
+
+/// Longest owner text that is read from a lock that someone else holds, in bytes. It only serves a message.
+const OWNER_BYTES_MAX: usize = 4096;
+
+/// The real file system, through the operating system.
+///
+/// # How do I write a file that survives power loss?
+/// ```
+/// use rollstore::disk::{Disk, os::OsDisk};
+/// # let dir = std::env::temp_dir().join(format!("rollstore-os-doc-{}", std::process::id()));
+/// OsDisk.create_dir_all(&dir)?;
+/// let file = OsDisk.create(&dir.join("note"))?;
+/// file.write_all_vectored_at(&mut [std::io::IoSlice::new(b"hello")], 0)?;
+/// file.sync_data()?; // its bytes
+/// OsDisk.sync_dir(&dir)?; // its name
+/// # OsDisk.remove_file(&dir.join("note"))?;
+/// # OsDisk.remove_dir(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path)?;
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(or_here(dir))?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn entry_kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(EntryKind::File)),
+            Ok(metadata) if metadata.is_dir() => Ok(Some(EntryKind::Directory)),
+            Ok(_) => Ok(Some(EntryKind::Other)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).map_err(|errno| match errno {
+            Errno::NOSYS | Errno::INVAL => io::ErrorKind::Unsupported.into(),
+            other => other.into(),
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn exchange(&self, _a: &Path, _b: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn hard_link(&self, existing: &Path, new: &Path) -> io::Result<()> {
+        fs::hard_link(existing, new)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        match File::open(or_here(dir))?.sync_all() {
+            // Some network file systems have no sync of directories and write names through: there is nothing to wait for.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::NOTSUP)) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> Result<Box<dyn DiskLock>, LockError> {
+        // A lock file that is a link could make us truncate any file of this user.
+        let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(no_follow)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(LockError::Held(owner_text(&file))),
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(no_lock(error))),
+        }
+        let lock = OsLock { file, path: path.to_owned(), holder_pid: process::id() };
+        lock.write_owner(owner)?;
+        Ok(Box::new(lock))
+    }
+
+    fn file_system(&self, path: &Path) -> io::Result<FileSystem> {
+        let statfs = rustix::fs::statfs(or_here(path))?;
+        Ok(network_name(&statfs).map_or(FileSystem::Local, |name| FileSystem::Network(name.to_owned())))
+    }
+}
+
+/// The directory of a bare file name is the empty path, which the system does not take for the working directory.
+fn or_here(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+/// An open file of the real file system.
+#[derive(Debug)]
+struct OsFile {
+    file: File,
+}
+
+impl DiskFile for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_all_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        /// Most buffers that one call takes: `UIO_MAXIOV` of the kernel.
+        const BUFFERS_MAX: usize = 1024;
+
+        let mut offset = offset;
+        let mut rest = buffers;
+        // Advancing drops empty buffers at the front, so that a write of 0 bytes can only mean that nothing fits.
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let call = &rest[..rest.len().min(BUFFERS_MAX)];
+            match rustix::io::pwritev(&self.file, call, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut rest, written);
+                    offset += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn write_all_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut offset = offset;
+        for buffer in buffers.iter() {
+            self.file.write_all_at(buffer, offset)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    /// `fdatasync` on Linux, which takes the length with it; `F_FULLFSYNC` on macOS, since its `fsync` stops at the
+    /// drive's cache.
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn map(&self, capacity: u64) -> io::Result<Option<Map>> {
+        match Map::of(&self.file, capacity) {
+            Ok(map) => Ok(Some(map)),
+            Err(error) => {
+                // A limit on address space or a file system without maps: copies serve as well, only slower.
+                tracing::debug!(capacity, %error, "file cannot be mapped, reading copies instead");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A `flock` on a file.
+#[derive(Debug)]
+struct OsLock {
+    file: File,
+    path: PathBuf,
+    holder_pid: u32,
+}
+
+impl OsLock {
+    /// Replaces the text in the lock file. Empties the file first: a shorter text must not end in the rest of a longer one.
+    fn write_owner(&self, owner: &str) -> io::Result<()> {
+        if !self.file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the lock is not a regular file"));
+        }
+        if !self.is_current() {
+            return Err(io::Error::other("the lock file was replaced while it was being locked"));
+        }
+        self.file.set_len(0)?;
+        self.file.write_all_at(owner.as_bytes(), 0)
+    }
+}
+
+impl DiskLock for OsLock {
+    fn is_current(&self) -> bool {
+        let (Ok(held), Ok(named)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else { return false };
+        (held.dev(), held.ino()) == (named.dev(), named.ino())
+    }
+}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // A forked child shares the lock. Closing alone would leave it with a child that outlives us, so it is let go by
+        // name; the child in its turn must not let go what its parent holds.
+        if process::id() == self.holder_pid {
+            // Nothing is left to do if this fails: closing the file follows.
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+/// What the holder of a lock wrote into its file; empty where it cannot be read.
+fn owner_text(file: &File) -> String {
+    let mut text = vec![0; OWNER_BYTES_MAX];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    text.truncate(len);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Tells "this file system has no locks" from other failures, in the one kind that callers look for.
+fn no_lock(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {
+            io::Error::new(io::ErrorKind::Unsupported, error)
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The names of the files in a store's directory.
+//!
+//! May touch `ids`. A name is read only in the one form that is written, so that two names never mean one file.
+
+use crate::ids::SegmentId;
+
+/// The lock file: never removed, so that two holders cannot hold two files of one name.
+pub(crate) const LOCK: &str = "LOCK";
+
+/// The index: derived from the log, and rebuilt where it is missing.
+pub(crate) const INDEX: &str = "index.redb";
+
+/// The name of a segment: `seg-00000001.log`.
+pub(crate) fn segment_file_name(segment: SegmentId) -> String {
+    format!("seg-{segment}.log")
+}
+
+/// The segment that a file name stands for; `None` where it is no segment's.
+pub(crate) fn parse_segment_file_name(name: &str) -> Option<SegmentId> {
+    let digits = name.strip_prefix("seg-")?.strip_suffix(".log")?;
+    let segment = SegmentId(digits.parse().ok()?);
+    (segment_file_name(segment) == name).then_some(segment)
+}
+
+/// The name of a manifest generation: `MANIFEST-0000000000000001`, in hexadecimal.
+pub(crate) fn manifest_file_name(generation: u64) -> String {
+    format!("MANIFEST-{generation:016x}")
+}
+
+/// The generation that a file name stands for; `None` where it is no manifest's.
+pub(crate) fn parse_manifest_file_name(name: &str) -> Option<u64> {
+    let generation = u64::from_str_radix(name.strip_prefix("MANIFEST-")?, 16).ok()?;
+    (manifest_file_name(generation) == name).then_some(generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_format() {
+        assert_eq!(segment_file_name(SegmentId(1)), "seg-00000001.log");
+        assert_eq!(manifest_file_name(1), "MANIFEST-0000000000000001");
+        assert_eq!(manifest_file_name(u64::MAX), "MANIFEST-ffffffffffffffff");
+    }
+
+    #[test]
+    fn a_name_gives_back_its_number() {
+        for number in [0, 1, 42, 99_999_999, 100_000_000, u32::MAX] {
+            let (segment, generation) = (SegmentId(number), u64::from(number) << 20);
+            assert_eq!(parse_segment_file_name(&segment_file_name(segment)), Some(segment));
+            assert_eq!(parse_manifest_file_name(&manifest_file_name(generation)), Some(generation));
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_number_is_no_name() {
+        for name in ["seg-1.log", "seg-+0000001.log", "seg-0000000001.log", "seg-00000001.log.tmp", "seg-.log", ""] {
+            assert_eq!(parse_segment_file_name(name), None, "{name}");
+        }
+        for name in ["MANIFEST-1", "MANIFEST-000000000000000A", "MANIFEST-+000000000000001", "MANIFEST-", "MANIFEST"] {
+            assert_eq!(parse_manifest_file_name(name), None, "{name}");
+        }
+    }
+}

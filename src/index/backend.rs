@@ -1,0 +1,231 @@
+//! What redb writes through: a file of the disk layer, or such a file under a cover that keeps all writes in memory.
+//!
+//! May touch `disk` and redb's `StorageBackend`. Knows nothing of tables or rows.
+//!
+//! Always true:
+//! - B1. A covered file is read and never written: redb may repair what it sees, and the file stays as it was.
+//! - B2. Lengths that redb takes from a damaged file cost no memory: blocks are made as they are written.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redb::{BackendError, StorageBackend};
+
+use super::hash::BuildIdHasher;
+use crate::disk::DiskFile;
+
+const BLOCK_BYTES: usize = 4096;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A file that redb reads and writes.
+#[derive(Debug)]
+pub(super) struct OpenFile(pub(super) Arc<dyn DiskFile>);
+
+impl StorageBackend for OpenFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_vectored_at(&mut [IoSlice::new(data)], offset)
+    }
+
+    // The store's own lock keeps a second writer out: a lock of the whole file is had at once, others are not needed.
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        whole_storage(start, end).map(|()| true)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        whole_storage(start, end)
+    }
+}
+
+/// A file under a cover: redb's writes stay in memory and end with it.
+#[derive(Debug)]
+pub(super) struct CoveredFile {
+    file: Arc<dyn DiskFile>,
+    cover: Mutex<Cover>,
+}
+
+#[derive(Debug)]
+struct Cover {
+    len: u64,
+    /// Bytes of the file that are still seen: fewer after redb cut it.
+    file_len: u64,
+    /// Whole blocks that differ from the file, by number.
+    blocks: HashMap<u64, Box<[u8]>, BuildIdHasher>,
+}
+
+impl CoveredFile {
+    pub(super) fn new(file: Arc<dyn DiskFile>) -> io::Result<Self> {
+        let len = file.len()?;
+        Ok(Self { file, cover: Mutex::new(Cover { len, file_len: len, blocks: HashMap::default() }) })
+    }
+}
+
+impl Cover {
+    /// The bytes at an offset as the file has them, with zeros beyond its end.
+    fn read_file(&self, file: &dyn DiskFile, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let seen = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let (seen, beyond) = out.split_at_mut(seen);
+        beyond.fill(0);
+        if seen.is_empty() { Ok(()) } else { file.read_exact_at(seen, offset) }
+    }
+
+    fn check_range(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.len);
+        end.map(|_| ()).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Calls `each` with a block number, the place in that block, and the place in the buffer, for a buffer at an offset.
+fn for_each_block(
+    offset: u64,
+    len: usize,
+    mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let start = usize::try_from(at % BLOCK).map_err(io::Error::other)?;
+        let step = (BLOCK_BYTES - start).min(len - done);
+        each(at / BLOCK, start..start + step, done..done + step)?;
+        done += step;
+    }
+    Ok(())
+}
+
+impl StorageBackend for CoveredFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.cover.lock().len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let cover = self.cover.lock();
+        cover.check_range(offset, out.len())?;
+        cover.read_file(&*self.file, offset, out)?;
+        for_each_block(offset, out.len(), |block, from, to| {
+            if let Some(bytes) = cover.blocks.get(&block) {
+                out[to].copy_from_slice(&bytes[from]);
+            }
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut cover = self.cover.lock();
+        cover.file_len = cover.file_len.min(len);
+        cover.len = len;
+        cover.blocks.retain(|block, _| block * BLOCK < len);
+        // What was cut off inside the last block must read as zeros if the file grows again.
+        if let Some(bytes) = cover.blocks.get_mut(&(len / BLOCK)) {
+            bytes[usize::try_from(len % BLOCK).map_err(io::Error::other)?..].fill(0);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut cover = self.cover.lock();
+        cover.check_range(offset, data.len())?;
+        for_each_block(offset, data.len(), |block, to, from| {
+            if !cover.blocks.contains_key(&block) {
+                let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
+                cover.read_file(&*self.file, block * BLOCK, &mut bytes)?;
+                cover.blocks.insert(block, bytes);
+            }
+            if let Some(bytes) = cover.blocks.get_mut(&block) {
+                bytes[to].copy_from_slice(&data[from]);
+            }
+            Ok(())
+        })
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        whole_storage(start, end).map(|()| true)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        whole_storage(start, end)
+    }
+}
+
+fn whole_storage(start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+    match (start, end) {
+        (Bound::Unbounded | Bound::Included(0), Bound::Unbounded) => Ok(()),
+        _ => Err(BackendError::Unsupported),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::testing::MemoryFile;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Write(u64, Vec<u8>),
+        SetLen(u64),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..9000);
+        let op = prop_oneof![
+            (0_u64..20_000, bytes).prop_map(|(at, data)| Op::Write(at, data)),
+            (0_u64..30_000).prop_map(Op::SetLen)
+        ];
+        prop::collection::vec(op, 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn a_covered_file_reads_like_a_file_and_leaves_the_file_alone(start in 0_usize..20_000, ops in ops()) {
+            let original: Vec<u8> = (0..start).map(|n| u8::try_from(n % 251).unwrap()).collect();
+            let file = MemoryFile::with(original.clone());
+            let covered = CoveredFile::new(Arc::clone(&file) as Arc<dyn DiskFile>).unwrap();
+            let mut model = original.clone();
+            for op in ops {
+                match op {
+                    Op::SetLen(len) => {
+                        covered.set_len(len).unwrap();
+                        model.resize(usize::try_from(len).unwrap(), 0);
+                    }
+                    Op::Write(at, data) => {
+                        let place = usize::try_from(at).unwrap();
+                        match model.get_mut(place..place + data.len()) {
+                            Some(target) => {
+                                target.copy_from_slice(&data);
+                                covered.write(at, &data).unwrap();
+                            }
+                            None => prop_assert!(covered.write(at, &data).is_err()),
+                        }
+                    }
+                }
+                let mut seen = vec![0; model.len()];
+                covered.read(0, &mut seen).unwrap();
+                prop_assert!(seen == model);
+                prop_assert!(covered.read(1, &mut seen).is_err() || seen.is_empty());
+            }
+            prop_assert!(file.bytes() == original);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The slab of rollouts, and the hash table that finds one by its id.
+//!
+//! May touch `ids` and `format::entry`. Knows not what a rollout's fields mean.
+//!
+//! Always true:
+//! - S1. A slot is either in the hash table under its id, or in `free`.
+
+use hashbrown::HashTable;
+
+use super::hash::mix;
+use super::postings::Place;
+use crate::format::entry::Has;
+use crate::ids::{Location, Lsn, RolloutId};
+
+/// One rollout in the slab. Its born step and version are those of its list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) id: RolloutId,
+    pub(super) insert: Location,
+    pub(super) old: Location,
+    pub(super) insert_lsn: Lsn,
+    pub(super) old_lsn: Lsn,
+    pub(super) created_step: u64,
+    pub(super) token_count: u32,
+    pub(super) place: Place,
+    pub(super) has: Has,
+}
+
+const _: () = assert!(size_of::<Slot>() <= 64, "a slot fits in a cache line");
+
+/// Rollouts by slot number and by id.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: HashTable<u32>,
+}
+
+impl Slab {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// The slots in use, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_id.iter().copied()
+    }
+
+    pub(super) fn find(&self, id: RolloutId) -> Option<u32> {
+        self.by_id.find(mix(id.get()), |slot| self.slot(*slot).id == id).copied()
+    }
+
+    pub(super) fn slot(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    pub(super) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    /// Adds a rollout whose id is not there yet.
+    pub(super) fn add(&mut self, filled: Slot) -> u32 {
+        debug_assert!(self.find(filled.id).is_none(), "rollout {} is there already", filled.id);
+        let slot = if let Some(slot) = self.free.pop() {
+            *self.slot_mut(slot) = filled;
+            slot
+        } else {
+            self.slots.push(filled);
+            u32::try_from(self.slots.len() - 1).expect("4 billion rollouts are beyond what the index is built for")
+        };
+        let slots = &self.slots;
+        self.by_id.insert_unique(mix(filled.id.get()), slot, |slot| mix(slots[*slot as usize].id.get()));
+        slot
+    }
+
+    /// Takes a rollout out; its slot is used again.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let hash = mix(self.slot(slot).id.get());
+        if let Ok(found) = self.by_id.find_entry(hash, |candidate| *candidate == slot) {
+            found.remove();
+            self.free.push(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::testing::at;
+
+    fn slot(id: u64) -> Slot {
+        Slot {
+            id: RolloutId::new(id),
+            insert: at(1, 2),
+            old: at(1, 2),
+            insert_lsn: Lsn::new(id),
+            old_lsn: Lsn::NONE,
+            created_step: 0,
+            token_count: 0,
+            place: Place { list: 0, position: 0 },
+            has: Has::default(),
+        }
+    }
+
+    #[test]
+    fn a_slot_is_one_cache_line() {
+        assert_eq!(size_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn s1_slots_of_removed_rollouts_are_used_again() {
+        let mut slab = Slab::default();
+        for round in 0..5 {
+            let slots: Vec<u32> = (0..1_000).map(|id| slab.add(slot(id * 7 + round))).collect();
+            assert_eq!((slab.slots.len(), slab.len(), slab.free.len()), (1_000, 1_000, 0));
+            for (id, slot) in (0..).zip(&slots) {
+                assert_eq!(slab.find(RolloutId::new(id * 7 + round)), Some(*slot));
+                slab.remove(*slot);
+                assert_eq!(slab.find(RolloutId::new(id * 7 + round)), None);
+            }
+        }
+        assert_eq!(slab.iter().count(), 0);
+    }
+}

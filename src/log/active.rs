@@ -1,0 +1,226 @@
+//! The newest segment: the only one that is written to.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Error, Result};
+use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES};
+use crate::format::kind::FrameFlags;
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_file_name};
+use crate::ids::{Location, Lsn};
+use crate::log::event::{Event, NewFrame};
+use crate::log::seal::FooterBuilder;
+use crate::log::segment::{ReadMode, Segment};
+
+/// Zeros to pad an object with.
+static ZEROS: [u8; FRAME_ALIGN as usize] = [0; FRAME_ALIGN as usize];
+
+/// The segment that frames are appended to.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Where the next frame goes.
+    pub(crate) end: u64,
+    footer: FooterBuilder,
+}
+
+impl Active {
+    /// Creates the file, writes its header, and makes both durable. `capacity` is the most that it can grow to.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        header: &SegmentHeader,
+        capacity: u64,
+        mode: ReadMode,
+    ) -> Result<Self> {
+        let path = dir.join(segment_file_name(header.segment));
+        let file = disk.create(&path).map_err(|error| Error::io("create segment", &path, error))?;
+        file.write_all_vectored_at(&mut [IoSlice::new(&header.encode())], 0)
+            .and_then(|()| file.sync_data())
+            .map_err(|error| Error::io("write the segment header", &path, error))?;
+        // Sync the directory too: otherwise the new segment's name may vanish with the power.
+        disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode)?;
+        let end = SEGMENT_HEADER_BYTES as u64;
+        Ok(Self { segment: Arc::new(segment), file, end, footer: FooterBuilder::new(header.segment, header.salt) })
+    }
+
+    /// Whether no frame was written yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.end == SEGMENT_HEADER_BYTES as u64
+    }
+
+    /// Writes one batch after the last one, in one vectored write: nothing is copied. `events` go with `frames` one to
+    /// one and carry the LSNs; the entries among them learn where their frames lie.
+    pub(crate) fn append(&mut self, frames: &[NewFrame<'_>], events: &mut [Event], first_lsn: Lsn, durable_lsn: Lsn) -> Result<()> {
+        let headers = self.place(frames, events, first_lsn, durable_lsn)?;
+        let mut slices = Vec::with_capacity(frames.len() * 6);
+        for (frame, (_, header)) in frames.iter().zip(&headers) {
+            slices.push(IoSlice::new(header));
+            for bytes in frame.arrays.iter().chain([&frame.meta]) {
+                slices.push(IoSlice::new(bytes));
+                slices.push(IoSlice::new(padding(bytes.len())));
+            }
+        }
+        slices.retain(|slice| !slice.is_empty());
+        let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
+        self.file
+            .write_all_vectored_at(&mut slices, self.end)
+            .map_err(|error| Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error))?;
+        let mut lsn = first_lsn;
+        for ((frame, (offset, header)), event) in frames.iter().zip(&headers).zip(events.iter()) {
+            self.mark_verified(frame, *offset);
+            self.footer.add(lsn, header, event);
+            lsn = lsn.next();
+        }
+        self.end += bytes;
+        Ok(())
+    }
+
+    /// Gives each frame its place and header.
+    fn place(
+        &self,
+        frames: &[NewFrame<'_>],
+        events: &mut [Event],
+        first_lsn: Lsn,
+        durable_lsn: Lsn,
+    ) -> Result<Vec<(u64, [u8; HEADER_BYTES])>> {
+        let mut offset = self.end;
+        let mut lsn = first_lsn;
+        let count = u32::try_from(frames.len()).map_err(|_| Error::invalid("too many frames in a batch"))?;
+        let mut headers = Vec::with_capacity(frames.len());
+        for (at, (frame, event)) in frames.iter().zip(events).enumerate() {
+            let mut flags = frame.flags;
+            if at == 0 {
+                flags = flags.with(FrameFlags::BATCH_BEGIN);
+            }
+            if at + 1 == frames.len() {
+                flags = flags.with(FrameFlags::BATCH_END);
+            }
+            let location = Location::at(self.segment.id, offset)
+                .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
+            if let Event::Rollout(entry) = event {
+                entry.offset_units = location.offset_units;
+            }
+            let header = frame.header(flags, count, lsn, durable_lsn);
+            headers.push((offset, header.encode(&self.segment.seed(offset))));
+            offset += frame.frame_len();
+            lsn = lsn.next();
+        }
+        Ok(headers)
+    }
+
+    /// This process computed the checksums that it wrote.
+    fn mark_verified(&self, frame: &NewFrame<'_>, offset: u64) {
+        if !frame.kind.is_rollout() {
+            return;
+        }
+        self.segment.mark_verified(offset);
+        let mut at = offset + HEADER_BYTES as u64;
+        for array in &frame.arrays {
+            self.segment.mark_verified(at);
+            at += padded(array.len());
+        }
+    }
+
+    /// Copies the whole frames of a batch from another segment, with their LSNs. `read` fills a buffer from the source.
+    pub(crate) fn adopt(
+        &mut self,
+        header: FrameHeader,
+        event: &mut Event,
+        durable_lsn: Lsn,
+        mut read: impl FnMut(&mut [u8], u64) -> Result<()>,
+    ) -> Result<()> {
+        const CHUNK_BYTES: u64 = 1 << 20;
+        let offset = self.end;
+        let location = Location::at(self.segment.id, offset)
+            .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
+        if let Event::Rollout(entry) = event {
+            entry.offset_units = location.offset_units;
+        }
+        let encoded = FrameHeader { durable_lsn, ..header }.encode(&self.segment.seed(offset));
+        let write = |bytes: &[u8], at: u64| {
+            self.file
+                .write_all_vectored_at(&mut [IoSlice::new(bytes)], at)
+                .map_err(|error| Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error))
+        };
+        write(&encoded, offset)?;
+        let mut done = HEADER_BYTES as u64;
+        let len = header.frame_len();
+        while done < len {
+            let chunk = usize::try_from(CHUNK_BYTES.min(len - done)).unwrap_or(usize::MAX);
+            let mut buffer = vec![0; chunk];
+            read(&mut buffer, done)?;
+            write(&buffer, offset + done)?;
+            done += chunk as u64;
+        }
+        self.footer.add(header.lsn, &encoded, event);
+        self.end += len;
+        Ok(())
+    }
+
+    /// Makes every byte written so far durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io("sync", &self.segment.path, error))
+    }
+
+    /// Writes the footer and makes the segment durable for ever. Nothing may be appended afterwards, whether this
+    /// succeeds or not.
+    pub(crate) fn seal(&self) -> Result<Sealed> {
+        let (bytes, footer_crc) = self.footer.encode(self.end);
+        self.file
+            .write_all_vectored_at(&mut [IoSlice::new(&bytes)], self.end)
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| Error::io("write the footer", &self.segment.path, error))?;
+        Ok(Sealed { len: self.end + bytes.len() as u64, footer_crc, min_insert_lsn: self.footer.min_insert_lsn() })
+    }
+}
+
+/// What the manifest keeps of a sealed segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sealed {
+    pub(crate) len: u64,
+    pub(crate) footer_crc: u32,
+    pub(crate) min_insert_lsn: Lsn,
+}
+
+fn padded(len: usize) -> u64 {
+    (len as u64).next_multiple_of(FRAME_ALIGN)
+}
+
+fn padding(len: usize) -> &'static [u8] {
+    let rest = len.next_multiple_of(ZEROS.len()) - len;
+    ZEROS.get(..rest).unwrap_or_default()
+}
+
+impl NewFrame<'_> {
+    /// Bytes in the log, padding included.
+    pub(crate) fn frame_len(&self) -> u64 {
+        HEADER_BYTES as u64 + self.body_len() + padded(self.meta.len())
+    }
+
+    fn body_len(&self) -> u64 {
+        self.arrays.iter().map(|array| padded(array.len())).sum()
+    }
+
+    fn header(&self, flags: FrameFlags, frames_in_batch: u32, lsn: Lsn, durable_lsn: Lsn) -> FrameHeader {
+        FrameHeader {
+            kind: self.kind,
+            flags,
+            schema: self.kind.schema().unwrap_or_default(),
+            frames_in_batch,
+            lsn,
+            durable_lsn,
+            rollout: self.rollout,
+            insert_lsn: if self.insert_lsn == Lsn::NONE && self.kind.is_rollout() { lsn } else { self.insert_lsn },
+            born_step: self.born_step,
+            ref_version: self.ref_version,
+            body_len: self.body_len(),
+            meta_len: u32::try_from(self.meta.len()).unwrap_or(u32::MAX),
+            meta_crc: self.meta_crc,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a finished segment says of its frames: from its footer, or by a scan where it has none or a bad one.
+
+use super::Listed;
+use crate::error::{Damage, Error, ErrorKind, Result};
+use crate::format::entry::FrameEntry;
+use crate::format::manifest::SegmentState;
+use crate::ids::{Lsn, RolloutId};
+use crate::log::event::{Event, Incarnation};
+use crate::log::seal::read_footer;
+
+/// The frames of one segment, as the index needs them.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) entries: Vec<FrameEntry>,
+    pub(super) retired: Vec<Incarnation>,
+    pub(super) used: Vec<(RolloutId, Lsn)>,
+}
+
+/// Reads a sealed or cut segment.
+pub(super) fn read(listed: &Listed, bytes_read: &mut u64) -> Result<Facts> {
+    match listed.record.state {
+        SegmentState::Sealed { len, footer_crc } => match read_footer(&listed.scan(len), footer_crc, bytes_read) {
+            Ok(footer) => Ok(Facts {
+                entries: footer.entries,
+                retired: footer.retired.iter().map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn }).collect(),
+                used: footer.used.iter().map(|row| (row.id, row.lsn)).collect(),
+            }),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                tracing::warn!(segment = %listed.path.display(), %error, "the footer is rebuilt by a scan");
+                scan(listed, len, bytes_read)
+            }
+            Err(error) => Err(error),
+        },
+        SegmentState::Cut { end, .. } => scan(listed, end, bytes_read),
+        SegmentState::Active => Ok(Facts::default()),
+    }
+}
+
+/// Reads every frame below `end`, or up to where a footer begins.
+fn scan(listed: &Listed, end: u64, bytes_read: &mut u64) -> Result<Facts> {
+    let mut facts = Facts::default();
+    let scan = listed.scan(end);
+    let tail = scan.run(|frame| {
+        match frame.event {
+            Event::Rollout(entry) => facts.entries.push(entry),
+            Event::Retire { victims, .. } => facts.retired.extend(victims),
+            Event::Tally { used, .. } => facts.used.extend(used.iter().map(|id| (*id, frame.header.lsn))),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    *bytes_read += tail.bytes_read;
+    let whole = match listed.record.state {
+        // Frames end where the footer begins; whatever follows a bad one shows that it is no footer.
+        SegmentState::Sealed { .. } => match &tail.stopped {
+            Some(stop) => scan.attests_behind(stop.offset, Lsn::NONE)?.is_none(),
+            None => true,
+        },
+        SegmentState::Cut { end_lsn, .. } => tail.end_lsn == end_lsn,
+        SegmentState::Active => true,
+    };
+    if whole {
+        return Ok(facts);
+    }
+    let offset = tail.stopped.as_ref().map_or(tail.end, |stop| stop.offset);
+    let found = tail.stopped.map_or_else(|| "the end".to_owned(), |stop| stop.fault.to_string());
+    let expected = format!("the frame behind {}", tail.end_lsn);
+    Err(Error::damaged(Damage { file: listed.path.clone(), offset, expected, found }))
+}

@@ -1,0 +1,256 @@
+//! Manifest, segments and index to one state, or to named damage.
+//!
+//! May touch `state`, `log`, `index`, `format` and `disk`. Knows nothing of windows, plans or batches under way.
+//!
+//! Always true:
+//! - R1. Reading alone decides what the state is; [`Survey::settle`] writes afterwards, and a crash within it changes no answer.
+//! - R2. What is missing or short is an error that names it, never an empty store.
+//! - R3. A bad frame that a later one attests is damage; any other is a torn tail.
+//! - R4. The index saves reading and never decides.
+
+mod facts;
+pub(crate) mod manifests;
+mod settle;
+mod tail;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Access, Disk, DiskFile};
+use crate::error::{Damage, Error, Result};
+use crate::format::entry::FrameEntry;
+use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
+use crate::format::names::{INDEX, segment_file_name};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::ids::{Lsn, RolloutId, SegmentId};
+use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Replay};
+use crate::log::event::{Event, Incarnation};
+use crate::log::scan::Scan;
+use crate::log::segment::{ReadMode, Segment, fault_at};
+use crate::state::State;
+
+use tail::UnsealedTail;
+
+/// What the files of a store amount to.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) manifest: Manifest,
+    pub(crate) state: State,
+    pub(crate) index: MemoryIndex,
+    /// Where the index is flushed to; `None` where it must be made anew.
+    pub(crate) disk_index: Option<DiskIndex>,
+    /// Every listed segment, open for reading.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Bytes of segments that were read.
+    pub(crate) log_bytes_read: u64,
+}
+
+/// What a recovery is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) dir: &'a Path,
+    pub(crate) access: Access,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) index_cache_bytes: usize,
+}
+
+/// The listed segments and the unsealed tail, before the index: what decides whether the store is sound.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    manifest: Manifest,
+    /// The state as of the manifest.
+    state: State,
+    listed: Vec<Listed>,
+    /// What the segment that was being written to holds; `None` after a clean close.
+    tail: Option<UnsealedTail>,
+    log_bytes_read: u64,
+}
+
+/// One listed segment's file.
+#[derive(Debug)]
+struct Listed {
+    record: SegmentRecord,
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    file_len: u64,
+}
+
+impl Listed {
+    fn scan(&self, end: u64) -> Scan<'_> {
+        let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.record.base_lsn);
+        Scan { file: &*self.file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
+    }
+}
+
+impl Survey {
+    /// Reads what this manifest lists. Writes nothing.
+    pub(crate) fn read(request: &Request<'_>, manifest: Manifest) -> Result<Self> {
+        let mut log_bytes_read = 0;
+        let open = |record: &SegmentRecord| open_listed(request, record, &mut log_bytes_read);
+        let listed: Vec<Listed> = manifest.segments.iter().map(open).collect::<Result<_>>()?;
+        let state = State::from_snapshot(manifest.state.clone());
+        let active = listed.iter().find(|listed| listed.record.state == SegmentState::Active);
+        let tail = active.map(|listed| tail::read(listed, &state)).transpose()?;
+        log_bytes_read += tail.as_ref().map_or(0, |tail| tail.bytes_read);
+        Ok(Self { manifest, state, listed, tail, log_bytes_read })
+    }
+
+    /// The state at the end of the log.
+    pub(crate) fn end_state(&self) -> State {
+        let mut state = self.state.clone();
+        for frame in self.tail.iter().flat_map(|tail| &tail.frames) {
+            // The manifest already reflects frames up to its own LSN.
+            if frame.header.lsn > state.lsn {
+                state.apply(frame.header.lsn, &frame.event);
+            }
+        }
+        state
+    }
+
+    /// Loads the index, or rebuilds it, and brings both index and state up to the end of the log.
+    pub(crate) fn load(self, request: &Request<'_>) -> Result<Recovered> {
+        let state = self.end_state();
+        let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
+        let (base, disk_index, covered) = load_index(request, &manifest, state.lsn);
+        let uncovered = |listed: &&Listed| {
+            listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id)
+        };
+        let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
+        let index = fill(base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
+        let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
+        let segments = segments.collect::<Result<_>>()?;
+        Ok(Recovered { manifest, state, index, disk_index, segments, log_bytes_read })
+    }
+}
+
+/// Opens one listed segment and checks its length and header.
+fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u64) -> Result<Listed> {
+    let path = request.dir.join(segment_file_name(record.id));
+    let missing = |found: String| {
+        let expected = "a segment that the manifest lists".to_owned();
+        Error::damaged(Damage { file: path.clone(), offset: 0, expected, found })
+    };
+    let file = request.disk.open(&path, Access::Read).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => missing("no file".to_owned()),
+        _ => Error::io("open segment", &path, error),
+    })?;
+    let file_len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
+    let (least, most) = match record.state {
+        SegmentState::Active => (SEGMENT_HEADER_BYTES as u64, u64::MAX),
+        SegmentState::Sealed { len, .. } => (len, len),
+        // What stands behind a cut is the torn tail that was cut off; it stays, since the file may be linked.
+        SegmentState::Cut { end, .. } => (end, u64::MAX),
+    };
+    if file_len < least || file_len > most {
+        let expected = format!("{least} bytes by the manifest");
+        return Err(Error::damaged(Damage { file: path, offset: file_len, expected, found: format!("{file_len}") }));
+    }
+    let mut header = vec![0; SEGMENT_HEADER_BYTES];
+    *bytes_read += SEGMENT_HEADER_BYTES as u64;
+    file.read_exact_at(&mut header, 0).map_err(|error| Error::io("read the segment header", &path, error))?;
+    let header = SegmentHeader::decode(&header).map_err(|fault| fault_at(&path, 0, fault))?;
+    if (header.segment, header.salt) != (record.id, record.salt) {
+        let expected = format!("segment {} with salt {:#018x}", record.id, record.salt);
+        let found = format!("segment {} with salt {:#018x}", header.segment, header.salt);
+        return Err(Error::damaged(Damage { file: path, offset: 0, expected, found }));
+    }
+    Ok(Listed { record: *record, file, path, file_len })
+}
+
+/// The index on disk, if it is of use.
+fn load_index(
+    request: &Request<'_>,
+    manifest: &Manifest,
+    log_end: Lsn,
+) -> (MemoryIndex, Option<DiskIndex>, BTreeSet<SegmentId>) {
+    let segments = manifest.segments.iter().map(|record| record.id).collect();
+    let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
+    let expected = Expected { identity, log_end, segments: &segments };
+    let path = request.dir.join(INDEX);
+    match index::load(request.disk, &path, request.access, &expected, request.index_cache_bytes) {
+        Ok(loaded) => (loaded.index, loaded.disk, loaded.meta.covered.into_iter().collect()),
+        Err(reason) => {
+            tracing::info!(index = %path.display(), %reason, "the index is rebuilt from the log");
+            (MemoryIndex::default(), None, BTreeSet::new())
+        }
+    }
+}
+
+/// Brings an index up to the end of the log. Retirements are collected first: a frame of a retired rollout must not
+/// bring it back, wherever the two lie.
+fn fill(
+    base: MemoryIndex,
+    uncovered: &[&Listed],
+    tail: Option<&UnsealedTail>,
+    bytes_read: &mut u64,
+) -> Result<MemoryIndex> {
+    let mut ended = Ended::default();
+    for listed in uncovered {
+        facts::read(listed, bytes_read)?.retired.into_iter().for_each(|victim| ended.add(victim));
+    }
+    let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
+    for (_, frame) in tail_frames() {
+        if let Event::Retire { victims, .. } = &frame.event {
+            victims.iter().for_each(|victim| ended.add(*victim));
+        }
+    }
+    let mut replay = Replay::new(base);
+    let mut used = Vec::new();
+    let mut apply = |segment, entry: &FrameEntry| {
+        if !ended.contains(entry.id, entry.insert_lsn) {
+            replay.apply(segment, entry);
+        }
+    };
+    for listed in uncovered {
+        let facts = facts::read(listed, bytes_read)?;
+        facts.entries.iter().for_each(|entry| apply(listed.record.id, entry));
+        used.extend(facts.used);
+    }
+    for (segment, frame) in tail_frames() {
+        match &frame.event {
+            Event::Rollout(entry) => apply(segment, entry),
+            Event::Tally { used: ids, .. } => used.extend(ids.iter().map(|id| (*id, frame.header.lsn))),
+            _ => {}
+        }
+    }
+    let mut index = replay.finish();
+    // Those that an index on disk still held.
+    for (id, last) in ended.0 {
+        let held = index.get(id).map(|entry| entry.insert_lsn).filter(|held| *held <= last);
+        if let Some(held) = held {
+            index.retire(id, held);
+        }
+    }
+    for (id, lsn) in used {
+        index.mark_used(id, lsn);
+    }
+    Ok(index)
+}
+
+/// The last incarnation of each id that was retired: a later one begins only after the one before ended.
+#[derive(Default)]
+struct Ended(HashMap<RolloutId, Lsn>);
+
+impl Ended {
+    fn add(&mut self, victim: Incarnation) {
+        let last = self.0.entry(victim.id).or_default();
+        *last = victim.insert_lsn.max(*last);
+    }
+
+    fn contains(&self, id: RolloutId, insert_lsn: Lsn) -> bool {
+        self.0.get(&id).is_some_and(|last| insert_lsn <= *last)
+    }
+}
+
+fn open_segment(request: &Request<'_>, listed: &Listed, tail: Option<&UnsealedTail>) -> Result<Arc<Segment>> {
+    let end = match listed.record.state {
+        SegmentState::Active => tail.map_or(0, |tail| tail.end),
+        SegmentState::Sealed { len, .. } => len,
+        SegmentState::Cut { end, .. } => end,
+    };
+    let record = &listed.record;
+    Segment::open(request.disk, &listed.path, record.id, record.salt, end, request.read_mode)
+}

@@ -1,0 +1,153 @@
+//! Clocks, cursor and counters: what the store knows beyond its rollouts, as one value that frames move forward.
+//!
+//! Pure. The writer stages a copy, a commit publishes it, a manifest holds a snapshot, recovery replays frames on it.
+//!
+//! Always true:
+//! - T1. A state reflects exactly the frames up to its LSN.
+//! - T2. The clock and the LSN never move back.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::clock::VersionClock;
+use crate::format::counters::Counters;
+use crate::format::entry::{EntryKind, FrameEntry};
+use crate::format::manifest::{RetireLine, StateSnapshot, SweepRecord};
+use crate::ids::Lsn;
+use crate::log::event::{Clock, Event};
+
+/// What the store knows beyond its rollouts. Cheap to copy: the parts that grow are shared until they change.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) lsn: Lsn,
+    /// The highest step that the trainer itself acted at.
+    pub(crate) clock: Option<u64>,
+    pub(crate) ref_clock: Arc<VersionClock>,
+    pub(crate) kl_clock: Arc<VersionClock>,
+    pub(crate) cursor: Option<Arc<[u8]>>,
+    /// Counted ids below this were used or handed out.
+    pub(crate) id_ceiling: u64,
+    pub(crate) counters: Counters,
+    retire_lines: Vec<RetireLine>,
+    sweeps: Vec<SweepRecord>,
+}
+
+impl State {
+    /// The state of a new store.
+    pub(crate) fn new() -> Self {
+        Self {
+            lsn: Lsn::NONE,
+            clock: None,
+            ref_clock: Arc::new(VersionClock::new()),
+            kl_clock: Arc::new(VersionClock::new()),
+            cursor: None,
+            id_ceiling: 0,
+            counters: Counters::default(),
+            retire_lines: Vec::new(),
+            sweeps: Vec::new(),
+        }
+    }
+
+    pub(crate) fn from_snapshot(snapshot: StateSnapshot) -> Self {
+        Self {
+            lsn: snapshot.lsn,
+            clock: snapshot.clock,
+            ref_clock: Arc::new(snapshot.ref_clock),
+            kl_clock: Arc::new(snapshot.kl_clock),
+            cursor: snapshot.cursor.map(Arc::from),
+            id_ceiling: snapshot.id_ceiling,
+            counters: snapshot.counters,
+            retire_lines: snapshot.retire_lines,
+            sweeps: snapshot.sweeps,
+        }
+    }
+
+    pub(crate) fn to_snapshot(&self) -> StateSnapshot {
+        StateSnapshot {
+            lsn: self.lsn,
+            clock: self.clock,
+            ref_clock: self.ref_clock.as_ref().clone(),
+            kl_clock: self.kl_clock.as_ref().clone(),
+            cursor: self.cursor.as_deref().map(<[u8]>::to_vec),
+            id_ceiling: self.id_ceiling,
+            counters: self.counters,
+            retire_lines: self.retire_lines.clone(),
+            sweeps: self.sweeps.clone(),
+        }
+    }
+
+    /// Moves on by one frame. The writer and recovery both come here, so that they cannot differ.
+    pub(crate) fn apply(&mut self, lsn: Lsn, event: &Event) {
+        debug_assert!(lsn > self.lsn, "frames move a state forward");
+        self.lsn = lsn;
+        match event {
+            Event::Rollout(entry) => self.apply_rollout(entry),
+            Event::Retire { victims, reason, unused } => {
+                let count = victims.len() as u64;
+                if let Some(total) = self.counters.retired.get_mut(usize::from(*reason)) {
+                    *total += count;
+                }
+                self.counters.retired_unused += unused;
+            }
+            Event::Advance { clock, version, label, step } => {
+                let clock = match clock {
+                    Clock::Ref => &mut self.ref_clock,
+                    Clock::KlRef => &mut self.kl_clock,
+                };
+                Arc::make_mut(clock).follow(*version, *label);
+                if let Some(step) = step {
+                    self.act(*step);
+                }
+            }
+            Event::Cursor(cursor) => self.cursor = Some(Arc::clone(cursor)),
+            Event::Tally { counters, id_ceiling, .. } => {
+                self.counters = *counters;
+                self.id_ceiling = self.id_ceiling.max(*id_ceiling);
+            }
+            Event::Ignored => {}
+        }
+    }
+
+    fn apply_rollout(&mut self, entry: &FrameEntry) {
+        if entry.kind == EntryKind::Insert {
+            self.counters.inserted += 1;
+            // Ids handed out later lie above every counted one that was used.
+            if !entry.id.is_keyed() {
+                self.id_ceiling = self.id_ceiling.max(entry.id.get().saturating_add(1));
+            }
+        } else {
+            self.counters.computed += 1;
+            // A recompute's born step is the step that its plan was made at: the trainer acted there.
+            self.act(entry.born_step);
+        }
+    }
+
+    fn act(&mut self, step: u64) {
+        self.clock = Some(self.clock.map_or(step, |clock| clock.max(step)));
+    }
+}
+
+/// What an advance under a label does to a version clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This new version is issued.
+    Version(u64),
+    /// The label is the current one: nothing happens.
+    Current(u64),
+}
+
+/// What the next advance of `clock` gives: the same label again is a no-op, an older one is refused.
+pub(crate) fn next_version(clock: &VersionClock, label: Option<u64>) -> Result<Next> {
+    if let (Some(label), Some(last)) = (label, clock.labels.last()) {
+        if label == last.label && last.version == clock.current {
+            return Ok(Next::Current(clock.current));
+        }
+        if label <= last.label {
+            return Err(Error::invalid(format!(
+                "label {label} is not above label {} of version {}; labels only grow",
+                last.label, last.version
+            )));
+        }
+    }
+    Ok(Next::Version(clock.next))
+}

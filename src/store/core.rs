@@ -1,0 +1,101 @@
+//! What the handles of one open store share, and the lock order: writer, then group, then published.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::disk::{Disk, DiskLock};
+use crate::error::{Error, Result};
+use crate::ids::SegmentId;
+use crate::index::MemoryIndex;
+use crate::log::segment::{ReadMode, Segment};
+use crate::state::State;
+use crate::store::flusher::Flusher;
+use crate::store::group::Group;
+use crate::store::rules::Rules;
+use crate::store::usage::Usage;
+use crate::store::weights::WeightGate;
+use crate::store::writer::Writer;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) rules: Rules,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) segment_bytes: u64,
+    pub(crate) read_only: bool,
+    /// A random number of this opening: plans of another one are not taken.
+    pub(crate) instance: u64,
+    /// The process that opened the store; a forked child is another.
+    pub(crate) pid: u32,
+    pub(crate) published: RwLock<Published>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) group: Group,
+    pub(crate) usage: Usage,
+    pub(crate) gate: WeightGate,
+    pub(crate) flusher: Flusher,
+    /// Held while the store is open for writing.
+    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) open_log_bytes_read: u64,
+}
+
+/// What readers see: one committed state.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) index: MemoryIndex,
+    pub(crate) state: Arc<State>,
+    pub(crate) segments: HashMap<SegmentId, Arc<Segment>>,
+    /// The segment that is written to; all others are finished.
+    pub(crate) active: Option<SegmentId>,
+}
+
+impl Published {
+    /// The open segment of this number.
+    pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>> {
+        let segment = self.segments.get(&id).cloned();
+        segment.ok_or_else(|| Error::not_found(format!("segment {id} is not part of the store")))
+    }
+}
+
+impl Core {
+    /// Refuses what this handle can no longer do.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::invalid(format!("the store {} is closed; open it again", self.dir.display())).at(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// Refuses writes through a closed, read-only or forked handle, or once the lock file is no longer ours.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::invalid(format!("the store {} is open read-only", self.dir.display())).at(&self.dir));
+        }
+        let pid = std::process::id();
+        if pid != self.pid {
+            return Err(Error::invalid(format!(
+                "the store {} was opened by process {}, this is its forked child {pid}; open it read-only here",
+                self.dir.display(),
+                self.pid
+            ))
+            .at(&self.dir));
+        }
+        self.group.check()
+    }
+
+    /// Stops the writer if the lock file was deleted or replaced, or the directory renamed: another writer may be in.
+    pub(crate) fn check_lock(&self) -> Result<()> {
+        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_current()) {
+            return Ok(());
+        }
+        let cause = format!("{}: the lock file was deleted or replaced, or the directory renamed", self.dir.display());
+        Err(self.group.poison(&Error::invalid(cause)))
+    }
+}

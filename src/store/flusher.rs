@@ -1,0 +1,103 @@
+//! The index on disk, written behind: a commit never waits for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::format::names::INDEX;
+use crate::error::Result;
+use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
+use crate::store::core::Core;
+
+/// The index file and the thread that writes it.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    identity: Identity,
+    path: PathBuf,
+    signal: Mutex<Signal>,
+    changed: Condvar,
+    file: Mutex<Option<DiskIndex>>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    wanted: bool,
+    stopped: bool,
+}
+
+impl Flusher {
+    /// A flusher for the index of `dir`; `file` is what recovery found of use.
+    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>) -> Self {
+        let (signal, changed) = (Mutex::default(), Condvar::new());
+        Self { identity, path: dir.join(INDEX), signal, changed, file: Mutex::new(file) }
+    }
+
+    /// Starts the thread that flushes when woken.
+    pub(crate) fn start(core: &Arc<Core>) -> std::io::Result<thread::JoinHandle<()>> {
+        let core = Arc::clone(core);
+        thread::Builder::new().name("rollstore-index".to_owned()).spawn(move || {
+            while core.flusher.wait() {
+                if let Err(error) = core.flusher.flush(&core) {
+                    tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
+                }
+            }
+        })
+    }
+
+    /// Asks for a flush.
+    pub(crate) fn wake(&self) {
+        self.signal.lock().wanted = true;
+        self.changed.notify_one();
+    }
+
+    /// Ends the thread after the flush under way.
+    pub(crate) fn stop(&self) {
+        self.signal.lock().stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until a flush is wanted; false once stopped.
+    fn wait(&self) -> bool {
+        let mut signal = self.signal.lock();
+        while !signal.wanted && !signal.stopped {
+            self.changed.wait(&mut signal);
+        }
+        signal.wanted = false;
+        !signal.stopped
+    }
+
+    /// Writes what changed since the last flush, in one transaction.
+    pub(crate) fn flush(&self, core: &Core) -> Result<()> {
+        let mut file = self.file.lock();
+        let is_new = file.is_none();
+        let mut disk_index = match file.take() {
+            Some(disk_index) => disk_index,
+            None => DiskIndex::create(&*core.disk, &self.path, self.identity, CACHE_BYTES_DEFAULT)?,
+        };
+        let (changes, meta) = self.collect(core, is_new);
+        disk_index.flush(&changes, &meta)?;
+        *file = Some(disk_index);
+        Ok(())
+    }
+
+    /// Copies the rows to write under the lock, with the LSN that bounds them. Everything published is durable.
+    fn collect(&self, core: &Core, all: bool) -> (Changes, IndexMeta) {
+        let mut published = core.published.write();
+        let mut changes = published.index.take_changes();
+        if all {
+            let row = |entry: crate::index::Entry| {
+                Row { entry, extra: published.index.extra(entry.id).copied().unwrap_or_default() }
+            };
+            changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
+        }
+        let covered = published.segments.keys().copied().filter(|id| Some(*id) != published.active).collect();
+        (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
+    }
+
+    /// Closes the file.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.file.lock().take().map_or(Ok(()), DiskIndex::close)
+    }
+}

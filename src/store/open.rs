@@ -1,0 +1,258 @@
+//! Opening: lock, manifest, recovery, and what the options say to it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::disk::{Access, Disk, DiskLock, EntryKind, FileSystem, LockError};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
+use crate::format::names::LOCK;
+use crate::index::{CACHE_BYTES_DEFAULT, Identity};
+use crate::limits;
+use crate::log::segment::ReadMode;
+use crate::recovery::manifests::{self, Listing};
+use crate::recovery::{Recovered, Request, Survey};
+use crate::state::State;
+use crate::store::core::{Core, Published};
+use crate::store::flusher::Flusher;
+use crate::store::group::Group;
+use crate::store::options::{Options, Reads};
+use crate::store::rules::Rules;
+use crate::store::usage::Usage;
+use crate::store::weights::WeightGate;
+use crate::store::writer::Writer;
+use crate::store::{RolloutStore, random};
+
+/// Opens a store; the options were checked by themselves.
+pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
+    let disk = Arc::clone(&options.disk);
+    match disk.entry_kind(dir).map_err(|error| Error::io("look at", dir, error))? {
+        Some(EntryKind::Directory) => {}
+        Some(_) => return Err(Error::invalid(format!("{} is not a directory", dir.display())).at(dir)),
+        None if options.create && !options.read_only => {
+            disk.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+        }
+        None => return Err(no_store(dir)),
+    }
+    let lock = if options.read_only { None } else { Some(take_lock(&*disk, dir)?) };
+    let read_mode = read_mode(&options, dir)?;
+    let access = if options.read_only { Access::Read } else { Access::ReadWrite };
+    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
+    let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
+    let core = build(options, dir, lock, read_mode, recovered)?;
+    RolloutStore::start(core)
+}
+
+/// Takes the store's lock.
+pub(crate) fn take_lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
+    let path = dir.join(LOCK);
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let owner = format!("pid {} since {since} (unix seconds)\n", std::process::id());
+    disk.lock(&path, &owner).map_err(|error| match error {
+        LockError::Held(holder) => {
+            let message = format!("{} is held by another writer: {}; stop it, or open read-only", dir.display(), holder.trim());
+            Error::new(ErrorKind::Locked, message).at(dir)
+        }
+        LockError::Io(error) => Error::io("lock", &path, error),
+    })
+}
+
+pub(crate) fn no_store(dir: &Path) -> Error {
+    Error::not_found(format!("{} holds no store", dir.display())).at(dir)
+}
+
+fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
+    let mapped = match options.reads {
+        Reads::Mapped => true,
+        Reads::Copied => false,
+        Reads::Auto => match options.disk.file_system(dir) {
+            Ok(file_system) => file_system == FileSystem::Local,
+            Err(error) => return Err(Error::io("tell the file system of", dir, error)),
+        },
+    };
+    Ok(ReadMode { mapped, recheck_always: options.recheck_always })
+}
+
+/// Recovers a store for writing, or makes a new one.
+fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
+    let (disk, dir) = (request.disk, request.dir);
+    let manifest = match manifests::newest(disk, dir)? {
+        Some(manifest) => manifest,
+        None => create(options, request)?,
+    };
+    if manifest.kind == ManifestKind::Checkpoint {
+        let message = format!("{} is a checkpoint: open it read-only, or restore it into a directory", dir.display());
+        return Err(Error::invalid(message).at(dir));
+    }
+    check_identity(options, &manifest, dir)?;
+    let next_segment = Listing::read(disk, dir)?.next_segment(&manifest);
+    let mut survey = Survey::read(request, manifest)?;
+    check_resumed(options, &survey.end_state())?;
+    if !survey.is_settled() {
+        let manifest = survey.settle(request, next_segment, random::u64())?;
+        survey = Survey::read(request, manifest)?;
+    }
+    let mut recovered = survey.load(request)?;
+    let manifest = &mut recovered.manifest;
+    manifest.next_segment_id = next_segment.0.max(manifest.next_segment_id);
+    manifests::remove_orphans(disk, dir, manifest)?;
+    let stored = stored_options(options, Some(manifest))?;
+    if stored != manifest.options {
+        manifest.options = stored;
+        manifest.generation += 1;
+        manifest.state = recovered.state.to_snapshot();
+        manifests::write(disk, dir, manifest)?;
+    }
+    Ok(recovered)
+}
+
+/// Reads a store that may be written to meanwhile: once more if the manifest moved on.
+fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
+    /// A manifest moves at each seal; that many in a row while a store is being opened mean something else.
+    const TRIES: u32 = 8;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let manifest = manifests::newest(request.disk, request.dir)?.ok_or_else(|| no_store(request.dir))?;
+        let generation = manifest.generation;
+        check_identity(options, &manifest, request.dir)?;
+        let read = Survey::read(request, manifest).and_then(|survey| survey.load(request));
+        match read {
+            Ok(mut recovered) => {
+                check_resumed(options, &recovered.state)?;
+                recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
+                return Ok(recovered);
+            }
+            Err(error) if tries == TRIES => return Err(error),
+            // A frame that was being written looks torn, or damaged once a later one stands behind it: look again.
+            Err(error) => {
+                let moved = manifests::newest(request.disk, request.dir)?.is_none_or(|newest| newest.generation != generation);
+                if !moved && tries > 2 {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Makes a new store in an empty directory.
+fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
+    let (disk, dir) = (request.disk, request.dir);
+    // Names that file systems and desktops leave about are nobody's data.
+    let listing = Listing::read(disk, dir)?;
+    let hidden = |name: &&std::path::PathBuf| {
+        name.to_str().is_none_or(|name| !name.starts_with('.') && name != "lost+found")
+    };
+    if let Some(name) = listing.foreign.iter().find(hidden) {
+        let what = format!("{} is not a store and not empty: it holds {}", dir.display(), name.display());
+        return Err(Error::invalid(what).at(dir));
+    }
+    if !options.create {
+        return Err(no_store(dir));
+    }
+    let manifest = Manifest {
+        generation: 1,
+        kind: ManifestKind::Live,
+        store_uuid: random::uuid(),
+        run_uuid: random::uuid(),
+        epoch: 0,
+        owner: 0,
+        lsn_ceiling: limits::LSNS_RESERVED,
+        ref_version_ceiling: limits::VERSIONS_RESERVED,
+        kl_version_ceiling: limits::VERSIONS_RESERVED,
+        next_segment_id: 1,
+        segments: Vec::new(),
+        options: stored_options(options, None)?,
+        run_identity: options.run_identity.clone().unwrap_or_default(),
+        state: State::new().to_snapshot(),
+        compaction: Vec::new(),
+    };
+    manifests::write(disk, dir, &manifest)?;
+    // Sync the parent too: otherwise the store's directory may vanish with the power.
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        disk.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
+    }
+    Ok(manifest)
+}
+
+/// The options given, and for the others those last used.
+fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<StoredOptions> {
+    let last = manifest.map(|manifest| manifest.options);
+    let window = options.window.or(last.map(|last| last.window)).ok_or_else(|| {
+        Error::invalid("a new store needs a window: for how many steps do old logps count as fresh? call options().window(n)")
+    })?;
+    let or_last = |given: Option<u64>, last: Option<u64>, default: u64| given.or(last).unwrap_or(default);
+    Ok(StoredOptions {
+        window,
+        max_version_lag: or_last(options.max_version_lag, last.map(|last| last.max_version_lag), 0),
+        step_skew: or_last(options.step_skew, last.map(|last| last.step_skew), limits::STEP_SKEW_DEFAULT),
+        step_jump_max: or_last(options.step_jump_max, last.map(|last| last.step_jump_max), limits::STEP_JUMP_MAX_DEFAULT),
+    })
+}
+
+fn check_identity(options: &Options, manifest: &Manifest, dir: &Path) -> Result<()> {
+    match &options.run_identity {
+        Some(given) if *given != manifest.run_identity => {
+            let (ours, theirs) = (given.escape_ascii(), manifest.run_identity.escape_ascii());
+            let message = format!("{} belongs to run \"{theirs}\", this is run \"{ours}\"", dir.display());
+            Err(Error::invalid(message).at(dir))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_resumed(options: &Options, state: &State) -> Result<()> {
+    match (options.resume_step, state.clock) {
+        (Some(step), Some(clock)) if step < clock => Err(Error::invalid(format!(
+            "store is at step {clock}, the trainer resumes at {step}; restore a checkpoint, or rewind({step}, Keep | Drop)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn build(
+    options: Options,
+    dir: &Path,
+    lock: Option<Box<dyn DiskLock>>,
+    read_mode: ReadMode,
+    recovered: Recovered,
+) -> Result<Core> {
+    let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
+    let stored = manifest.options;
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
+    let group = Group::new(state.lsn);
+    let published = Published {
+        index,
+        state: Arc::new(state.clone()),
+        segments: segments.into_iter().map(|segment| (segment.id, segment)).collect(),
+        active: None,
+    };
+    Ok(Core {
+        flusher: Flusher::new(identity, &dir, disk_index),
+        disk: options.disk,
+        dir,
+        rules: Rules {
+            window: stored.window,
+            max_version_lag: stored.max_version_lag,
+            step_skew: stored.step_skew,
+            step_jump_max: stored.step_jump_max,
+        },
+        read_mode,
+        segment_bytes: options.segment_bytes,
+        read_only: options.read_only,
+        instance: random::u64(),
+        pid: std::process::id(),
+        published: RwLock::new(published),
+        writer: Mutex::new(Writer::new(manifest, state)),
+        group,
+        usage: Usage::default(),
+        gate: WeightGate::default(),
+        lock: Mutex::new(lock),
+        closed: AtomicBool::new(false),
+        open_log_bytes_read: log_bytes_read,
+    })
+}

@@ -1,0 +1,173 @@
+//! How a store is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::disk::os::OsDisk;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::store::RolloutStore;
+
+/// How arrays are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// Through a map on a local file system, by copies on one that is shared between machines.
+    #[default]
+    Auto,
+    /// Through a map: no copy. On a shared file system a failing server becomes a SIGBUS.
+    Mapped,
+    /// By positioned reads into aligned heap memory: the same calls, one copy.
+    Copied,
+}
+
+/// How a store is opened; made by [`RolloutStore::options`].
+///
+/// # How do I open a store for my trainer?
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use rollstore::RolloutStore;
+/// let store = RolloutStore::options()
+///     .window(8)                          // old logps count as fresh for 8 steps …
+///     .max_version_lag(2)                 // … and for 2 advances of the ref version
+///     .run_identity(b"qwen3-8b, T = 1.0") // another model's store is refused
+///     .open(dir.path().join("rollouts"))?;
+/// assert_eq!(store.ref_version(), 0);
+/// # Ok::<(), rollstore::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a store is opened by `open`"]
+pub struct Options {
+    pub(crate) window: Option<u64>,
+    pub(crate) max_version_lag: Option<u64>,
+    pub(crate) step_skew: Option<u64>,
+    pub(crate) step_jump_max: Option<u64>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) run_identity: Option<Vec<u8>>,
+    pub(crate) resume_step: Option<u64>,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+    pub(crate) reads: Reads,
+    pub(crate) recheck_always: bool,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+impl Options {
+    pub(crate) fn new() -> Self {
+        Self {
+            window: None,
+            max_version_lag: None,
+            step_skew: None,
+            step_jump_max: None,
+            segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            run_identity: None,
+            resume_step: None,
+            create: true,
+            read_only: false,
+            reads: Reads::Auto,
+            recheck_always: false,
+            disk: Arc::new(OsDisk),
+        }
+    }
+
+    /// Steps for which old logps count as fresh: `age > window` is out of window. Required for a new store, since no
+    /// value fits every run; otherwise the one last used.
+    pub fn window(mut self, steps: u64) -> Self {
+        self.window = Some(steps);
+        self
+    }
+
+    /// Advances of the ref version for which old logps count as fresh; 0 for a new store: any advance makes them stale.
+    pub fn max_version_lag(mut self, advances: u64) -> Self {
+        self.max_version_lag = Some(advances);
+        self
+    }
+
+    /// Steps by which a call may lie behind the trainer's clock, and a born step ahead of the step asked about; default
+    /// [`limits::STEP_SKEW_DEFAULT`](crate::limits::STEP_SKEW_DEFAULT).
+    pub fn step_skew(mut self, steps: u64) -> Self {
+        self.step_skew = Some(steps);
+        self
+    }
+
+    /// Steps by which a step may lie ahead of the clock before it is refused as absurd; default
+    /// [`limits::STEP_JUMP_MAX_DEFAULT`](crate::limits::STEP_JUMP_MAX_DEFAULT).
+    pub fn step_jump_max(mut self, steps: u64) -> Self {
+        self.step_jump_max = Some(steps);
+        self
+    }
+
+    /// Size at which a segment is sealed, in bytes; default
+    /// [`limits::SEGMENT_BYTES_DEFAULT`](crate::limits::SEGMENT_BYTES_DEFAULT).
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// What the run is (model, tokenizer, temperature …), as bytes of your own. Kept at creation; opening with another
+    /// one is refused, since version 5 of another model must never look fresh.
+    pub fn run_identity(mut self, identity: &[u8]) -> Self {
+        self.run_identity = Some(identity.to_vec());
+        self
+    }
+
+    /// The step that the trainer resumes at: a store that is further is refused at open instead of at the first call.
+    pub fn resume_step(mut self, step: u64) -> Self {
+        self.resume_step = Some(step);
+        self
+    }
+
+    /// Whether a store that is not there is created; default true.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Whether to open for reading alone: takes no lock, writes nothing and needs no write permission. A store that is
+    /// being written is seen as of some moment of the opening. Checkpoints open only so.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// How arrays are read; default [`Reads::Auto`].
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Whether checksums are checked on every access instead of once a process; default false.
+    pub fn recheck_always(mut self, recheck: bool) -> Self {
+        self.recheck_always = recheck;
+        self
+    }
+
+    /// The file system to live on; default the operating system's.
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
+    }
+
+    /// Opens the store in this directory.
+    ///
+    /// # Errors
+    /// `Invalid` for options that do not fit or a directory that is no store, `NotFound`, `Locked` with the holder's
+    /// pid, `Damaged` with file and offset, `TooNew`, `Io`.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<RolloutStore> {
+        self.check()?;
+        super::open::open(self, dir.as_ref())
+    }
+
+    fn check(&self) -> Result<()> {
+        let (min, max) = (limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX);
+        if !(min..=max).contains(&self.segment_bytes) {
+            return Err(Error::invalid(format!("segment_bytes is {}, it must be {min} to {max}", self.segment_bytes)));
+        }
+        let identity_bytes = self.run_identity.as_ref().map_or(0, Vec::len);
+        if identity_bytes > limits::RUN_IDENTITY_BYTES_MAX {
+            let max = limits::RUN_IDENTITY_BYTES_MAX;
+            return Err(Error::invalid(format!("run_identity holds {identity_bytes} bytes, the limit is {max}")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Plans: which log-probs must be computed, and where the results go.
+//!
+//! Always true:
+//! - P1. A result is stored only where the rollout is the same incarnation, with the same log-probs, as when the plan was
+//!   made; anything else is late, dropped and counted.
+//! - P2. A result carries the version and the step of its plan, never those of the moment when it arrives.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, Result};
+use crate::format::entry::EntryKind;
+use crate::ids::{Lsn, RolloutId};
+use crate::store::column::Column;
+use crate::store::new_rollout::check_logps;
+use crate::store::prepare::Prepared;
+use crate::store::stage::{Op, Update};
+use crate::store::view::Rollout;
+
+/// Rollouts whose old logps must be computed. Made by [`crate::RolloutStore::plan_for`] and
+/// [`crate::RolloutStore::plan_due`], used up by [`crate::RolloutStore::apply`].
+///
+/// A plan belongs to the open store that made it: after a reopen, restore or rewind its results are dropped.
+#[derive(Debug)]
+#[must_use = "a plan says what to compute; `apply` stores the results"]
+pub struct Plan {
+    pub(crate) instance: u64,
+    pub(crate) kind: EntryKind,
+    pub(crate) step: u64,
+    pub(crate) version: u64,
+    pub(crate) items: Vec<PlanItem>,
+    pub(crate) positions: Vec<usize>,
+    pub(crate) damaged: Vec<RolloutId>,
+}
+
+/// One rollout of a plan, as it was at hand-out.
+#[derive(Debug)]
+pub(crate) struct PlanItem {
+    pub(crate) rollout: Rollout,
+    /// LSN of the log-probs that the result is to replace; none where they are missing.
+    pub(crate) replaces: Lsn,
+}
+
+impl Plan {
+    /// The rollouts to compute, oldest born first, then by id; for [`crate::RolloutStore::plan_for`] in the order asked.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = RolloutId> {
+        self.items.iter().map(|item| item.rollout.id())
+    }
+
+    /// Views of the rollouts, in the order of [`Plan::ids`]: token ids to run the model on.
+    pub fn rollouts(&self) -> impl ExactSizeIterator<Item = &Rollout> {
+        self.items.iter().map(|item| &item.rollout)
+    }
+
+    /// For a plan of given ids: the place of each rollout among them, so that results find their rows in the caller's
+    /// batch. For other plans `0..len`.
+    #[must_use]
+    pub fn positions(&self) -> &[usize] {
+        &self.positions
+    }
+
+    /// Rollouts that are due but cannot be read; they are not part of the plan. `verify` says more.
+    #[must_use]
+    pub fn damaged(&self) -> &[RolloutId] {
+        &self.damaged
+    }
+
+    /// The number of rollouts to compute.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether everything is fresh.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The step that the plan was made at: the born step of its results.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// The version that results are recorded under: the one current when the plan was made.
+    #[must_use]
+    pub fn ref_version(&self) -> u64 {
+        self.version
+    }
+
+    /// Prompt and completion tokens of all its rollouts.
+    #[must_use]
+    pub fn token_count(&self) -> u64 {
+        self.rollouts().map(|rollout| u64::from(rollout.token_count())).sum()
+    }
+
+    /// States the version whose weights are really used, where they are not the current ones (a worker that is behind).
+    pub fn made_with(mut self, version: u64) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Takes out the first rollouts that fit: at least one, then up to `rollouts` of them with `tokens` in all.
+    pub(crate) fn split_first(&mut self, rollouts: usize) -> Self {
+        let rest = self.items.split_off(rollouts.min(self.items.len()));
+        let items = std::mem::replace(&mut self.items, rest);
+        self.positions = (0..self.items.len()).collect();
+        let positions = (0..items.len()).collect();
+        Self { items, positions, damaged: Vec::new(), ..*self }
+    }
+
+    /// Checks results against the plan and prepares their frames. Also returns how many rollouts have none.
+    pub(crate) fn into_op<'a>(self, results: Results) -> Result<(Op<'a>, u64)> {
+        let mut seen = HashSet::with_capacity(results.rows.len());
+        let mut items: std::collections::HashMap<RolloutId, &PlanItem> =
+            self.items.iter().map(|item| (item.rollout.id(), item)).collect();
+        let mut updates = Vec::with_capacity(results.rows.len());
+        for (id, logps) in results.rows {
+            if !seen.insert(id) {
+                return Err(Error::invalid(format!("rollout {id} has two results in one plan")).of(id));
+            }
+            let Some(item) = items.remove(&id) else {
+                return Err(Error::invalid(format!("rollout {id} has a result and is not part of the plan")).of(id));
+            };
+            updates.push(self.update(item, logps)?);
+        }
+        let declined = items.len() as u64;
+        Ok((Op::Apply { instance: self.instance, updates }, declined))
+    }
+
+    fn update(&self, item: &PlanItem, logps: Vec<f32>) -> Result<Update> {
+        let (id, rollout) = (item.rollout.id(), &item.rollout);
+        let column = if self.kind == EntryKind::KlRefLogps { Column::KlRefLogps } else { Column::OldLogps };
+        let per_token = [Column::CompletionIds, Column::SamplerLogps, Column::OldLogps];
+        let expected = rollout.columns().into_iter().find(|info| per_token.contains(&info.column));
+        if let Some(expected) = expected.filter(|info| info.len != logps.len()) {
+            let (wanted, len) = (expected.len, logps.len());
+            let of = expected.column;
+            return Err(Error::invalid(format!("rollout {id}: {column} computed has {len} values, {of} has {wanted}")).of(id));
+        }
+        let mask = if rollout.has(&Column::LossMask) { Some(rollout.loss_mask()?) } else { None };
+        check_logps(id, &column, &logps, mask)?;
+        let prepared = Prepared::update(self.kind, id, rollout.insert_lsn(), self.step, self.version, logps);
+        Ok(Update { prepared, replaces: item.replaces, version: self.version })
+    }
+}
+
+/// Computed log-probs, by rollout. Rollouts left out are declined and stay as they were.
+///
+/// ```
+/// # use rollstore::Results;
+/// let mut results = Results::new();
+/// results.push(7.into(), vec![-0.5, -0.25]);
+/// assert_eq!(results.len(), 1);
+/// ```
+#[derive(Debug, Default)]
+pub struct Results {
+    rows: Vec<(RolloutId, Vec<f32>)>,
+}
+
+impl Results {
+    /// No results yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The log-probs of one rollout, in nats. Shape `[token_count]`.
+    pub fn push(&mut self, id: RolloutId, logps: impl Into<Vec<f32>>) {
+        self.rows.push((id, logps.into()));
+    }
+
+    /// The rollouts with results.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = RolloutId> {
+        self.rows.iter().map(|(id, _)| *id)
+    }
+
+    /// The number of rollouts with results.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl FromIterator<(RolloutId, Vec<f32>)> for Results {
+    fn from_iter<I: IntoIterator<Item = (RolloutId, Vec<f32>)>>(rows: I) -> Self {
+        Self { rows: rows.into_iter().collect() }
+    }
+}
+
+/// What became of a plan's results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Results that were stored.
+    pub computed: u64,
+    /// Results that came late: the rollout was retired, replaced or computed by someone else meanwhile.
+    pub dropped: u64,
+    /// Rollouts of the plan without a result.
+    pub declined: u64,
+}

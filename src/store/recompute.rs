@@ -1,0 +1,332 @@
+//! Plans from the index, and the sugar that runs them: lazily for given ids, or under a budget for what is due.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Instant;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::entry::{EntryKind, Has};
+use crate::ids::{Lsn, RolloutId};
+use crate::store::RolloutStore;
+use crate::store::budget::Budget;
+use crate::store::plan::{Applied, Plan, PlanItem, Results};
+use crate::store::view::{Rollout, Snapshot};
+
+/// Rollouts of one micro-batch of [`RolloutStore::recompute`]: each is one closure call and one commit.
+const MICRO_BATCH_ROLLOUTS: usize = 64;
+
+/// Where the old logps of a [`Served`] rollout come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServedFrom {
+    /// They were fresh.
+    Stored,
+    /// The closure computed them in this call.
+    Computed,
+    /// They are not fresh, and the closure gave none.
+    Declined,
+    /// The closure computed them, but the rollout was retired, replaced or computed by someone else meanwhile.
+    Late,
+}
+
+/// One rollout as [`RolloutStore::get_or_compute`] serves it.
+#[derive(Debug)]
+pub struct Served {
+    rollout: Rollout,
+    source: ServedFrom,
+}
+
+impl Served {
+    /// The rollout behind the call.
+    #[must_use]
+    pub fn rollout(&self) -> &Rollout {
+        &self.rollout
+    }
+
+    /// Where its old logps come from.
+    #[must_use]
+    pub fn source(&self) -> ServedFrom {
+        self.source
+    }
+
+    /// The old logps, in nats. Shape `[token_count]`.
+    ///
+    /// # Errors
+    /// `Invalid` where they are not fresh because the closure declined them or its result came late; `Damaged`, `Io`.
+    pub fn old_logps(&self) -> Result<&[f32]> {
+        let why = match self.source {
+            ServedFrom::Stored | ServedFrom::Computed => return self.rollout.old_logps(),
+            ServedFrom::Declined => "the closure declined it",
+            ServedFrom::Late => "its result came late",
+        };
+        let id = self.rollout.id();
+        Err(Error::invalid(format!("rollout {id} has no fresh old_logps: {why}; ask again")).of(id))
+    }
+}
+
+/// What [`RolloutStore::recompute`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recomputed {
+    /// Results that were stored.
+    pub computed: u64,
+    /// Results that came late.
+    pub dropped: u64,
+    /// Rollouts that the closure gave no result for.
+    pub declined: u64,
+    /// Closure calls, each with a commit of its own.
+    pub micro_batches: u64,
+}
+
+impl RolloutStore {
+    /// What must be computed for these ids before they are used at `step`, and where it goes: those that are missing,
+    /// stale, out of window or from the future. An id given twice is planned once.
+    ///
+    /// # Errors
+    /// `NotFound` for an id that is not live; `Invalid` for a step that the trainer cannot be at, and from inside a weight
+    /// update's closure; `Damaged` for a rollout that cannot be read.
+    pub fn plan_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
+        let _gate = self.core.gate.plan()?;
+        self.core.check_open()?;
+        let (snapshots, state, version) = {
+            let published = self.core.published.read();
+            self.core.rules.check_acted(published.state.clock, step)?;
+            let snapshots = self.snapshots(&published, ids)?;
+            (snapshots, std::sync::Arc::clone(&published.state), published.state.ref_clock.current)
+        };
+        let mut planned = HashSet::new();
+        let (mut items, mut positions) = (Vec::new(), Vec::new());
+        let (mut fresh, mut again, mut first_time) = (0, 0, Vec::new());
+        for (position, snapshot) in snapshots.into_iter().enumerate() {
+            let entry = snapshot.entry;
+            if !entry.has.contains(Has::USED) {
+                first_time.push(entry.id);
+            }
+            let staleness = self.core.rules.staleness(&state.ref_clock, &entry, step);
+            if staleness.is_fresh() {
+                fresh += 1;
+            } else if planned.insert(entry.id) {
+                again += u64::from(!staleness.missing);
+                let rollout = snapshot.open(&state, &self.core.rules)?;
+                items.push(PlanItem { rollout, replaces: entry.old_lsn });
+                positions.push(position);
+            }
+        }
+        self.core.usage.asked(ids.len() as u64, fresh, again, first_time);
+        let (instance, kind) = (self.core.instance, EntryKind::OldLogps);
+        Ok(Plan { instance, kind, step, version, items, positions, damaged: Vec::new() })
+    }
+
+    /// What is out of window or stale at `step`, most urgent first (oldest born, then id), as far as the budget goes.
+    /// Rollouts that are merely missing are not due: nothing is computed that no one uses.
+    ///
+    /// # Errors
+    /// `Invalid` for a step that the trainer cannot be at, and from inside a weight update's closure.
+    pub fn plan_due(&self, step: u64, budget: Budget) -> Result<Plan> {
+        let _gate = self.core.gate.plan()?;
+        self.core.check_open()?;
+        let published = self.core.published.read();
+        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        rules.check_acted(state.clock, step)?;
+        let due = published.index.select(rules.born_below(step), |version| rules.is_stale(&state.ref_clock, version));
+        let token_counts = due.iter().map(|id| published.index.get(*id).map_or(0, |entry| entry.token_count));
+        let due = due.get(..budget.fitting(token_counts)).unwrap_or_default();
+        let snapshots = self.snapshots(&published, due)?;
+        drop(published);
+        let version = state.ref_clock.current;
+        let (mut items, mut damaged) = (Vec::with_capacity(snapshots.len()), Vec::new());
+        for snapshot in snapshots {
+            let (id, replaces) = (snapshot.entry.id, snapshot.entry.old_lsn);
+            match snapshot.open(&state, &rules) {
+                Ok(rollout) => items.push(PlanItem { rollout, replaces }),
+                Err(error) if error.kind() == ErrorKind::Damaged => {
+                    tracing::warn!(%id, %error, "a rollout that is due cannot be read and is left out");
+                    damaged.push(id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let (instance, positions) = (self.core.instance, (0..items.len()).collect());
+        Ok(Plan { instance, kind: EntryKind::OldLogps, step, version, items, positions, damaged })
+    }
+
+    /// What must be computed for these ids before their KL reference log-probs are used: those that have none, or none of
+    /// the current KL reference version.
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::plan_for`].
+    pub fn plan_kl_ref_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
+        let _gate = self.core.gate.plan()?;
+        self.core.check_open()?;
+        let published = self.core.published.read();
+        self.core.rules.check_acted(published.state.clock, step)?;
+        let state = std::sync::Arc::clone(&published.state);
+        let version = state.kl_clock.current;
+        let mut planned = HashSet::new();
+        let (mut items, mut positions) = (Vec::new(), Vec::new());
+        for (position, snapshot) in self.snapshots(&published, ids)?.into_iter().enumerate() {
+            let id = snapshot.entry.id;
+            let kl = published.index.extra(id).and_then(|extra| extra.kl);
+            if kl.is_none_or(|kl| kl.version != version) && planned.insert(id) {
+                let rollout = snapshot.open(&state, &self.core.rules)?;
+                items.push(PlanItem { rollout, replaces: kl.map_or(Lsn::NONE, |kl| kl.lsn) });
+                positions.push(position);
+            }
+        }
+        let (instance, kind) = (self.core.instance, EntryKind::KlRefLogps);
+        Ok(Plan { instance, kind, step, version, items, positions, damaged: Vec::new() })
+    }
+
+    /// Stores the results of a plan in one commit. A result commits only where the rollout is what it was at hand-out; it
+    /// keeps the plan's version and step, so that an advance meanwhile leaves it stale.
+    ///
+    /// # Errors
+    /// `Invalid` for values that cannot be log-probs (checked before lateness), a wrong length, or an id that is not of
+    /// the plan: nothing is stored then. `Full`, `Poisoned`, `Io`.
+    pub fn apply(&self, plan: Plan, results: Results) -> Result<Applied> {
+        let mut batch = self.batch();
+        batch.apply(plan, results)?;
+        Ok(batch.commit()?.applied.first().copied().unwrap_or_default())
+    }
+
+    /// The old logps of these ids, fresh at `step`: stored ones where they are fresh, computed ones where not. One
+    /// closure call for all that must be computed, one commit. The closure runs with no lock held and may use the store;
+    /// where it fails or panics, nothing is stored.
+    ///
+    /// # How do I compute lazily, only what is used?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{NewRollout, Results, RolloutStore, ServedFrom};
+    /// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+    /// store.insert(NewRollout::new(1, 100).completion_ids(&[5, 6][..]))?;
+    /// let served = store.get_or_compute(&[1.into()], 100, |work| {
+    ///     let forward = |tokens: &[u32]| vec![-0.5; tokens.len()];
+    ///     work.rollouts().map(|rollout| Ok((rollout.id(), forward(rollout.completion_ids()?)))).collect::<Result<Results, rollstore::Error>>()
+    /// })?;
+    /// assert_eq!((served[0].old_logps()?, served[0].source()), (&[-0.5, -0.5][..], ServedFrom::Computed));
+    /// # Ok::<(), rollstore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::plan_for`] and [`RolloutStore::apply`]; `Compute` where the closure fails.
+    pub fn get_or_compute<E>(
+        &self,
+        ids: &[RolloutId],
+        step: u64,
+        compute: impl FnOnce(&Plan) -> Result<Results, E>,
+    ) -> Result<Vec<Served>>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let plan = self.plan_for(ids, step)?;
+        let planned: HashSet<RolloutId> = plan.ids().collect();
+        let (version, mut given) = (plan.version, HashSet::new());
+        if !plan.is_empty() {
+            let results = compute(&plan).map_err(failed)?;
+            given.extend(results.ids());
+            self.apply(plan, results)?;
+        }
+        let (snapshots, state) = {
+            let published = self.core.published.read();
+            (self.snapshots(&published, ids)?, std::sync::Arc::clone(&published.state))
+        };
+        let serve = |snapshot: Snapshot| {
+            let rollout = snapshot.open(&state, &self.core.rules)?;
+            let id = rollout.id();
+            let source = if rollout.staleness(step).is_fresh() && !given.contains(&id) {
+                ServedFrom::Stored
+            } else if !planned.contains(&id) {
+                // It was fresh when the call began; an advance meanwhile does not change what was asked for.
+                ServedFrom::Stored
+            } else if !given.contains(&id) {
+                ServedFrom::Declined
+            } else if rollout.ref_version() == version && rollout.born_step() == step {
+                ServedFrom::Computed
+            } else {
+                ServedFrom::Late
+            };
+            Ok(Served { rollout, source })
+        };
+        snapshots.into_iter().map(serve).collect()
+    }
+
+    /// Computes what is due at `step`, most urgent first, within the budget: micro-batches of one closure call and one
+    /// commit each, so that a crash costs at most one of them.
+    ///
+    /// # How do I spread the recompute spike?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{Budget, NewRollout, Results, RolloutStore};
+    /// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+    /// for id in 0..5 {
+    ///     store.insert(NewRollout::new(id, 0).completion_ids(&[1, 2][..]))?;
+    /// }
+    /// let mut spread = Vec::new();
+    /// for step in 100..104 {
+    ///     let done = store.recompute(step, Budget::rollouts(2), |work| {
+    ///         Ok::<_, std::convert::Infallible>(work.ids().map(|id| (id, vec![-0.5, -0.5])).collect::<Results>())
+    ///     })?;
+    ///     spread.push(done.computed);
+    /// }
+    /// assert_eq!(spread, [2, 2, 1, 0]);
+    /// # Ok::<(), rollstore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::plan_due`] and [`RolloutStore::apply`]; `Compute` where the closure fails: the
+    /// micro-batches before it stay stored.
+    pub fn recompute<E>(
+        &self,
+        step: u64,
+        budget: Budget,
+        mut compute: impl FnMut(&Plan) -> Result<Results, E>,
+    ) -> Result<Recomputed>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let began = Instant::now();
+        let mut due = self.plan_due(step, budget)?;
+        let mut total = Recomputed::default();
+        while !due.is_empty() {
+            if total.micro_batches > 0 && budget.time.is_some_and(|time| began.elapsed() >= time) {
+                break;
+            }
+            // Each micro-batch is planned again: the weights may have changed, and others may have computed some.
+            let ids: Vec<RolloutId> = due.split_first(MICRO_BATCH_ROLLOUTS).ids().collect();
+            let plan = self.plan_still_due(&ids, step)?;
+            if plan.is_empty() {
+                continue;
+            }
+            let results = compute(&plan).map_err(failed)?;
+            let applied = self.apply(plan, results)?;
+            total.computed += applied.computed;
+            total.dropped += applied.dropped;
+            total.declined += applied.declined;
+            total.micro_batches += 1;
+        }
+        Ok(total)
+    }
+
+    /// Those of `ids` that are still live and due.
+    fn plan_still_due(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
+        let _gate = self.core.gate.plan()?;
+        let published = self.core.published.read();
+        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        let mut items = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(snapshot) = Snapshot::of(&published, *id)? else { continue };
+            let staleness = rules.staleness(&state.ref_clock, &snapshot.entry, step);
+            if staleness.stale || staleness.out_of_window {
+                let replaces = snapshot.entry.old_lsn;
+                items.push(PlanItem { rollout: snapshot.open(&state, &rules)?, replaces });
+            }
+        }
+        let positions = (0..items.len()).collect();
+        let (instance, version) = (self.core.instance, state.ref_clock.current);
+        Ok(Plan { instance, kind: EntryKind::OldLogps, step, version, items, positions, damaged: Vec::new() })
+    }
+}
+
+fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+    let what: &dyn fmt::Display = &source;
+    Error::new(ErrorKind::Compute, format!("the compute closure failed, nothing of it was stored: {what}")).caused_by(source)
+}

@@ -1,0 +1,115 @@
+//! Window, lag and step rules: when a rollout is fresh, and which steps a trainer may act at.
+//!
+//! Pure. Knows nothing of files or threads.
+//!
+//! Always true:
+//! - S1. A rollout is fresh only where none of the four flags is set.
+//! - S2. `age == window` is inside, `age == window + 1` is outside.
+//! - S3. A version that is not of the lineage is stale at any lag.
+
+use crate::error::{Error, Result};
+use crate::format::clock::VersionClock;
+use crate::format::entry::Has;
+use crate::index::Entry;
+
+/// The options that decide what is fresh; stored with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Steps for which old logps count as fresh.
+    pub(crate) window: u64,
+    /// Advances of the ref version for which old logps count as fresh.
+    pub(crate) max_version_lag: u64,
+    /// Steps by which a call's step may lie below the clock, and a born step above the step asked about.
+    pub(crate) step_skew: u64,
+    /// Steps by which a created or acted step may lie above the clock.
+    pub(crate) step_jump_max: u64,
+}
+
+impl Rules {
+    /// Rollouts born below this step are out of window at `step`; `None` where no step is early enough.
+    pub(crate) fn born_below(&self, step: u64) -> Option<u64> {
+        step.checked_sub(self.window)
+    }
+
+    /// Whether old logps of this version are stale.
+    pub(crate) fn is_stale(&self, clock: &VersionClock, version: u64) -> bool {
+        clock.lag(version).is_none_or(|lag| lag > self.max_version_lag)
+    }
+
+    /// The flags of one rollout at one step.
+    pub(crate) fn staleness(&self, clock: &VersionClock, entry: &Entry, step: u64) -> Staleness {
+        Staleness {
+            missing: !entry.has.contains(Has::OLD),
+            stale: self.is_stale(clock, entry.ref_version),
+            out_of_window: self.born_below(step).is_some_and(|bound| entry.born_step < bound),
+            from_future: entry.born_step > step.saturating_add(self.step_skew),
+            age: step.saturating_sub(entry.born_step),
+            lag: clock.lag(entry.ref_version),
+        }
+    }
+
+    /// Refuses a step that the trainer cannot be at: behind the clock, or absurdly far ahead of it.
+    pub(crate) fn check_acted(&self, clock: Option<u64>, step: u64) -> Result<()> {
+        let Some(clock) = clock else { return Ok(()) };
+        if step.saturating_add(self.step_skew) < clock {
+            return Err(Error::invalid(format!(
+                "store is at step {clock}, call gave {step}; restore a checkpoint, or rewind({step}, Keep | Drop)"
+            )));
+        }
+        self.check_jump(clock, step, "step")
+    }
+
+    /// Refuses a created step absurdly far ahead of the clock; rollouts may come late.
+    pub(crate) fn check_created(&self, clock: Option<u64>, step: u64) -> Result<()> {
+        clock.map_or(Ok(()), |clock| self.check_jump(clock, step, "created step"))
+    }
+
+    fn check_jump(&self, clock: u64, step: u64, what: &str) -> Result<()> {
+        let max = self.step_jump_max;
+        if step > clock.saturating_add(max) {
+            let ahead = step - clock;
+            return Err(Error::invalid(format!(
+                "{what} {step} is {ahead} above the store's step {clock}, more than step_jump_max = {max}; is it a step?"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What is known about the freshness of a rollout's old logps at one step. Any flags may be set together.
+///
+/// # Why was this rollout computed again?
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # use rollstore::{NewRollout, RolloutStore};
+/// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+/// store.insert(NewRollout::new(7, 100).old_logps(&[-0.5][..], 0))?;
+/// let staleness = store.get(7.into())?.unwrap().staleness(109);
+/// assert_eq!((staleness.age, staleness.out_of_window, staleness.stale), (9, true, false));
+/// assert!(!staleness.is_fresh());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent flags, any of which may be set together")]
+pub struct Staleness {
+    /// There are no old logps yet.
+    pub missing: bool,
+    /// More than `max_version_lag` advances behind, or of a version that a restore or rewind abandoned.
+    pub stale: bool,
+    /// `age > window`.
+    pub out_of_window: bool,
+    /// Born more than the step skew after the step asked about.
+    pub from_future: bool,
+    /// Steps since the born step; 0 for one that is ahead.
+    pub age: u64,
+    /// Advances since the old logps' version; `None` for a version of an abandoned future.
+    pub lag: Option<u64>,
+}
+
+impl Staleness {
+    /// Whether the old logps may be served as they are.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        !(self.missing || self.stale || self.out_of_window || self.from_future)
+    }
+}

@@ -1,0 +1,326 @@
+//! From operations to frames: what a batch means, decided in commit order.
+//!
+//! Pure but for look-ups. Each operation sees the ones before it, of this batch and of every batch written earlier,
+//! published or not.
+//!
+//! Always true:
+//! - B1. A batch that is refused leaves nothing behind.
+//! - B2. State moves only through the events that are written.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::clock::VersionClock;
+use crate::format::entry::{EntryKind, FrameEntry, Has};
+use crate::ids::{Lsn, RolloutId};
+use crate::limits;
+use crate::log::event::{Clock, Event, Incarnation, NewFrame};
+use crate::reason::Reason;
+use crate::state::{Next, State, next_version};
+use crate::store::core::Core;
+use crate::store::prepare::Prepared;
+
+/// One operation of a batch.
+#[derive(Debug)]
+pub(crate) enum Op<'a> {
+    Insert(Prepared<'a>),
+    Replace(Prepared<'a>),
+    Retire { ids: Vec<RolloutId>, reason: Reason },
+    Apply { instance: u64, updates: Vec<Update> },
+    Advance { clock: Clock, step: Option<u64>, label: Option<u64> },
+    Cursor(Arc<[u8]>),
+    /// Counters and id ceiling, whatever changed.
+    Tally { id_ceiling: u64 },
+}
+
+/// Computed log-probs, and the rollout as it was when they were asked for.
+#[derive(Debug)]
+pub(crate) struct Update {
+    pub(crate) prepared: Prepared<'static>,
+    /// LSN of the log-probs that these are to replace.
+    pub(crate) replaces: Lsn,
+    pub(crate) version: u64,
+}
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Retired(u64),
+    Applied { computed: u64, dropped: u64 },
+    Version(u64),
+}
+
+/// A live rollout as a later operation sees it.
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    insert_lsn: Lsn,
+    old_lsn: Lsn,
+    kl_lsn: Lsn,
+    used: bool,
+}
+
+/// Rollouts changed by batches that are written and not yet published; `None` for retired ones.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    changed: HashMap<RolloutId, (Lsn, Option<Live>)>,
+    order: VecDeque<(Lsn, RolloutId)>,
+}
+
+impl Overlay {
+    /// Forgets what readers see by now.
+    pub(crate) fn forget(&mut self, published: Lsn) {
+        while let Some((lsn, id)) = self.order.front().copied().filter(|(lsn, _)| *lsn <= published) {
+            self.order.pop_front();
+            if self.changed.get(&id).is_some_and(|(changed, _)| *changed == lsn) {
+                self.changed.remove(&id);
+            }
+        }
+    }
+
+    /// Whether a change of this rollout waits for its publication.
+    pub(crate) fn holds(&self, id: RolloutId) -> bool {
+        self.changed.contains_key(&id)
+    }
+
+    /// Takes in the changes of a batch that was written.
+    pub(crate) fn add(&mut self, changes: Changes) {
+        for (id, (lsn, live)) in changes.0 {
+            self.changed.insert(id, (lsn, live));
+            self.order.push_back((lsn, id));
+        }
+        // One batch's changes come in no order; its LSNs lie above every earlier one's.
+        self.order.make_contiguous().sort_unstable();
+    }
+}
+
+/// Rollouts changed by the batch being staged.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(HashMap<RolloutId, (Lsn, Option<Live>)>);
+
+/// A batch ready to be written.
+#[derive(Debug)]
+pub(crate) struct Staged<'b> {
+    pub(crate) frames: Vec<NewFrame<'b>>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// The state behind the batch.
+    pub(crate) state: State,
+    pub(crate) changes: Changes,
+}
+
+/// A batch being staged.
+pub(crate) struct Stage<'b, 's> {
+    core: &'s Core,
+    overlay: &'s Overlay,
+    staged: Staged<'b>,
+    next_lsn: Lsn,
+}
+
+impl<'b, 's> Stage<'b, 's> {
+    pub(crate) fn new(core: &'s Core, overlay: &'s Overlay, state: State, next_lsn: Lsn) -> Self {
+        let changes = Changes::default();
+        let staged = Staged { frames: Vec::new(), events: Vec::new(), outcomes: Vec::new(), state, changes };
+        Self { core, overlay, staged, next_lsn }
+    }
+
+    /// Stages a whole batch.
+    pub(crate) fn run(mut self, ops: &'b [Op<'_>]) -> Result<Staged<'b>> {
+        for op in ops {
+            let outcome = self.op(op)?;
+            self.staged.outcomes.push(outcome);
+        }
+        let writes_rollouts = self.staged.events.iter().any(|event| matches!(event, Event::Rollout(_)));
+        if writes_rollouts {
+            self.tally(None);
+        }
+        self.check_limits()?;
+        Ok(self.staged)
+    }
+
+    fn op(&mut self, op: &'b Op<'_>) -> Result<Outcome> {
+        match op {
+            Op::Insert(prepared) => self.insert(prepared),
+            Op::Replace(prepared) => self.replace(prepared),
+            Op::Retire { ids, reason } => Ok(self.retire(ids, *reason)),
+            Op::Apply { instance, updates } => self.apply(*instance, updates),
+            Op::Advance { clock, step, label } => self.advance(*clock, *step, *label),
+            Op::Cursor(cursor) => {
+                if cursor.len() > limits::CURSOR_BYTES_MAX {
+                    let (len, max) = (cursor.len(), limits::CURSOR_BYTES_MAX);
+                    return Err(Error::invalid(format!("the cursor holds {len} bytes, the limit is {max}")));
+                }
+                self.control(Event::Cursor(Arc::clone(cursor)));
+                Ok(Outcome::Done)
+            }
+            Op::Tally { id_ceiling } => {
+                self.tally(Some(*id_ceiling));
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn live(&self, id: RolloutId) -> Option<Live> {
+        if let Some((_, live)) = self.staged.changes.0.get(&id).or_else(|| self.overlay.changed.get(&id)) {
+            return *live;
+        }
+        let published = self.core.published.read();
+        let entry = published.index.get(id)?;
+        let kl_lsn = published.index.extra(id).and_then(|extra| extra.kl).map_or(Lsn::NONE, |kl| kl.lsn);
+        let (insert_lsn, old_lsn) = (entry.insert_lsn, entry.old_lsn);
+        Some(Live { insert_lsn, old_lsn, kl_lsn, used: entry.has.contains(Has::USED) })
+    }
+
+    fn insert(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
+        let id = prepared.entry.id;
+        if self.live(id).is_some() {
+            let hint = match &prepared.key {
+                Some(key) => format!(" (key {key:?}, or another key of the same id)"),
+                None => String::new(),
+            };
+            return Err(Error::invalid(format!("rollout {id}{hint} is live; retire or replace it first")).of(id));
+        }
+        let state = &self.staged.state;
+        self.core.rules.check_created(state.clock, prepared.entry.created_step).map_err(|error| error.of(id))?;
+        let ref_version = made_by(&state.ref_clock, &prepared.old_versions, id, "old_logps")?;
+        if let Some(version) = prepared.kl_version {
+            made_by(&state.kl_clock, &[version], id, "kl_ref_logps")?;
+        }
+        let lsn = self.next_lsn;
+        let entry = FrameEntry { lsn, insert_lsn: lsn, ref_version, ..prepared.entry };
+        self.rollout(prepared, entry, false);
+        Ok(Outcome::Done)
+    }
+
+    fn replace(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
+        let id = prepared.entry.id;
+        if self.retire(&[id], Reason::Superseded) == Outcome::Retired(0) {
+            return Err(Error::not_found(format!("rollout {id} is not live; insert it")).of(id));
+        }
+        self.insert(prepared)
+    }
+
+    fn retire(&mut self, ids: &[RolloutId], reason: Reason) -> Outcome {
+        let mut seen = HashSet::with_capacity(ids.len());
+        let mut victims = Vec::with_capacity(ids.len());
+        let mut unused = 0;
+        for id in ids.iter().filter(|id| seen.insert(**id)) {
+            if let Some(live) = self.live(*id) {
+                unused += u64::from(!live.used && !self.core.usage.is_used(*id));
+                victims.push(Incarnation { id: *id, insert_lsn: live.insert_lsn });
+                self.staged.changes.0.insert(*id, (self.next_lsn, None));
+            }
+        }
+        let count = victims.len() as u64;
+        if count > 0 {
+            self.control(Event::Retire { victims, reason: reason.code(), unused });
+        }
+        Outcome::Retired(count)
+    }
+
+    fn apply(&mut self, instance: u64, updates: &'b [Update]) -> Result<Outcome> {
+        let (mut computed, mut dropped) = (0, 0);
+        for update in updates {
+            let entry = update.prepared.entry;
+            let is_kl = entry.kind == EntryKind::KlRefLogps;
+            let state = &self.staged.state;
+            let (clock, what) = if is_kl { (&state.kl_clock, "kl_ref_logps") } else { (&state.ref_clock, "old_logps") };
+            made_by(clock, &[update.version], entry.id, what)?;
+            let current = self.live(entry.id).filter(|live| {
+                let replaces = if is_kl { live.kl_lsn } else { live.old_lsn };
+                instance == self.core.instance && live.insert_lsn == entry.insert_lsn && replaces == update.replaces
+            });
+            if current.is_none() {
+                dropped += 1;
+                continue;
+            }
+            computed += 1;
+            self.rollout(&update.prepared, FrameEntry { lsn: self.next_lsn, ..entry }, true);
+        }
+        self.core.usage.dropped(dropped);
+        Ok(Outcome::Applied { computed, dropped })
+    }
+
+    fn advance(&mut self, clock: Clock, step: Option<u64>, label: Option<u64>) -> Result<Outcome> {
+        let state = &self.staged.state;
+        if let Some(step) = step {
+            self.core.rules.check_acted(state.clock, step)?;
+        }
+        let versions = if clock == Clock::Ref { &state.ref_clock } else { &state.kl_clock };
+        match next_version(versions, label)? {
+            Next::Current(version) => Ok(Outcome::Version(version)),
+            Next::Version(version) => {
+                self.control(Event::Advance { clock, version, label, step });
+                Ok(Outcome::Version(version))
+            }
+        }
+    }
+
+    /// Counters that no other frame carries; written only where something changed.
+    fn tally(&mut self, id_ceiling: Option<u64>) {
+        let mut counters = self.staged.state.counters;
+        let used = self.core.usage.take(&mut counters);
+        if used.is_some() || id_ceiling.is_some() {
+            let id_ceiling = id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
+            self.control(Event::Tally { counters, id_ceiling, used: used.unwrap_or_default() });
+        }
+    }
+
+    fn control(&mut self, event: Event) {
+        self.staged.frames.extend(event.encode());
+        self.event(event);
+    }
+
+    fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry, used: bool) {
+        let lsn = entry.lsn;
+        let before = self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
+        let live = Live {
+            insert_lsn: entry.insert_lsn,
+            old_lsn: if entry.has.contains(Has::OLD) { lsn } else { before.old_lsn },
+            kl_lsn: if entry.has.contains(Has::KL_REF) { lsn } else { before.kl_lsn },
+            used: before.used || used,
+        };
+        self.staged.changes.0.insert(entry.id, (lsn, Some(live)));
+        self.staged.frames.push(prepared.frame(&entry));
+        self.event(Event::Rollout(entry));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.staged.state.apply(self.next_lsn, &event);
+        self.staged.events.push(event);
+        self.next_lsn = self.next_lsn.next();
+    }
+
+    fn check_limits(&self) -> Result<()> {
+        let frames = &self.staged.frames;
+        let largest = frames.iter().max_by_key(|frame| frame.frame_len());
+        if let Some(frame) = largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX) {
+            let (bytes, max) = (frame.frame_len(), limits::RECORD_BYTES_MAX);
+            let what = format!("rollout {} takes {bytes} bytes, the limit of a record is {max}", frame.rollout);
+            return Err(Error::invalid(what).of(frame.rollout));
+        }
+        let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
+        if bytes > limits::BATCH_BYTES_MAX || frames.len() > limits::BATCH_FRAMES_MAX as usize {
+            let (count, max, frames_max) = (frames.len(), limits::BATCH_BYTES_MAX, limits::BATCH_FRAMES_MAX);
+            let what = format!("the batch has {count} frames of {bytes} bytes, the limits are {frames_max} and {max}; split it");
+            return Err(Error::invalid(what));
+        }
+        Ok(())
+    }
+}
+
+/// The version that stands for log-probs that `versions` made: an abandoned one if there is any, else the oldest; the
+/// current one where there are no log-probs yet.
+fn made_by(clock: &VersionClock, versions: &[u64], id: RolloutId, what: &str) -> Result<u64> {
+    if let Some(version) = versions.iter().find(|version| !clock.contains(**version) && **version >= clock.next) {
+        let (current, next) = (clock.current, clock.next);
+        return Err(Error::invalid(format!(
+            "rollout {id}: {what} of version {version}, which was never issued: the current one is {current}, the next will \
+             be {next}"
+        ))
+        .of(id));
+    }
+    let abandoned = versions.iter().find(|version| !clock.contains(**version));
+    Ok(abandoned.or_else(|| versions.iter().min()).copied().unwrap_or(clock.current))
+}

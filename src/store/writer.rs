@@ -1,0 +1,203 @@
+//! The one writer: stages a batch, writes it, rolls segments, keeps the manifest.
+//!
+//! Always true:
+//! - W1. A segment is listed durably before a frame in it is acknowledged.
+//! - W2. A manifest is written only while nothing is pending: its state is durable.
+//! - W3. LSNs, versions and segment numbers stay below ceilings that a manifest holds.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::ids::{Lsn, SegmentId};
+use crate::limits;
+use crate::log::active::Active;
+use crate::log::event::NewFrame;
+use crate::recovery::manifests;
+use crate::state::State;
+use crate::store::core::Core;
+use crate::store::group::Publication;
+use crate::store::stage::{Op, Outcome, Overlay, Stage, Staged};
+
+/// What the writer alone knows. Guarded by one lock, which orders batches.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    active: Option<Active>,
+    /// As last written.
+    pub(crate) manifest: Manifest,
+    /// Behind every batch written, published or not.
+    pub(crate) state: State,
+    overlay: Overlay,
+    next_lsn: Lsn,
+    /// The next counted id to hand out.
+    pub(crate) next_id: u64,
+}
+
+/// What a batch became.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// LSN of the batch's last frame; of the last frame before it where the batch wrote none.
+    pub(crate) last_lsn: Lsn,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) ref_version: u64,
+}
+
+impl Writer {
+    /// A writer behind a recovered or new store, of which no segment is being written to.
+    pub(crate) fn new(manifest: Manifest, state: State) -> Self {
+        let (next_id, next_lsn) = (state.id_ceiling, state.lsn.next());
+        Self { active: None, manifest, state, overlay: Overlay::default(), next_lsn, next_id }
+    }
+
+    /// Writes a batch; it is acknowledged only after [`super::group::Group::wait`] for its last LSN.
+    pub(crate) fn write(&mut self, core: &Core, ops: &[Op<'_>]) -> Result<Written> {
+        core.check_writable()?;
+        core.check_lock()?;
+        self.raise_ceilings(core, ops.len() as u64)?;
+        self.overlay.forget(core.group.published());
+        let Staged { frames, mut events, outcomes, state, changes } =
+            Stage::new(core, &self.overlay, self.state.clone(), self.next_lsn).run(ops)?;
+        let ref_version = state.ref_clock.current;
+        if frames.is_empty() {
+            return Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version });
+        }
+        self.make_room(core, frames.iter().map(NewFrame::frame_len).sum())?;
+        let Some(active) = &mut self.active else { return Err(Error::invalid("no segment to write to")) };
+        active
+            .append(&frames, &mut events, self.next_lsn, core.group.durable())
+            .map_err(|error| core.group.poison(&error).caused_by(error))?;
+        self.next_lsn = state.lsn.next();
+        self.next_id = self.next_id.max(state.id_ceiling);
+        self.overlay.add(changes);
+        self.state = state;
+        core.group.push(Publication {
+            last_lsn: self.state.lsn,
+            segment: Arc::clone(&active.segment),
+            end: active.end,
+            events,
+            state: Arc::new(self.state.clone()),
+        });
+        Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version })
+    }
+
+    /// Makes sure that a batch of so many bytes fits into the active segment: a batch never spans two.
+    fn make_room(&mut self, core: &Core, batch_bytes: u64) -> Result<()> {
+        let fits = |active: &Active| active.is_empty() || active.end + batch_bytes <= core.segment_bytes;
+        if self.active.as_ref().is_some_and(fits) {
+            return Ok(());
+        }
+        core.group.wait_all(core)?;
+        // The new segment first: where there is no space for it, nothing changed yet.
+        let header = self.next_header();
+        let capacity = core.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + batch_bytes);
+        // Whatever becomes of the file, its number is used.
+        self.manifest.next_segment_id = header.segment.0 + 1;
+        let active = Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode)?;
+        let sealed = self.seal(core)?;
+        let record = SegmentRecord {
+            id: header.segment,
+            kind: SegmentKind::Log,
+            state: SegmentState::Active,
+            salt: header.salt,
+            base_lsn: header.base_lsn,
+            min_insert_lsn: Lsn::NONE,
+        };
+        self.manifest.segments.push(record);
+        if let Err(error) = self.write_manifest(core) {
+            // Nothing was sealed: the segment before goes on, and the new file is an orphan.
+            self.manifest.segments.pop();
+            return Err(if sealed { core.group.poison(&error) } else { error });
+        }
+        {
+            let mut published = core.published.write();
+            published.segments.insert(header.segment, Arc::clone(&active.segment));
+            published.active = Some(header.segment);
+        }
+        core.group.set_file(Some(Arc::clone(&active.file)));
+        self.active = Some(active);
+        core.flusher.wake();
+        Ok(())
+    }
+
+    fn next_header(&self) -> SegmentHeader {
+        SegmentHeader {
+            segment: SegmentId(self.manifest.next_segment_id),
+            kind: SegmentKind::Log,
+            store_uuid: self.manifest.store_uuid,
+            epoch: self.manifest.epoch,
+            salt: super::random::u64(),
+            base_lsn: self.next_lsn,
+            ref_version: self.state.ref_clock.current,
+            step: self.state.clock,
+            compatible_features: 0,
+        }
+    }
+
+    /// Seals the active segment, if there is one, in memory and on disk; the manifest is still to be written. Nothing may
+    /// be pending.
+    fn seal(&mut self, core: &Core) -> Result<bool> {
+        let Some(active) = self.active.take() else { return Ok(false) };
+        let id = active.segment.id;
+        if active.is_empty() {
+            self.manifest.segments.retain(|record| record.id != id);
+        } else {
+            let sealed = active.seal().map_err(|error| core.group.poison(&error).caused_by(error))?;
+            for record in self.manifest.segments.iter_mut().filter(|record| record.id == id) {
+                record.state = SegmentState::Sealed { len: sealed.len, footer_crc: sealed.footer_crc };
+                record.min_insert_lsn = sealed.min_insert_lsn;
+            }
+        }
+        core.group.set_file(None);
+        core.published.write().active = None;
+        Ok(true)
+    }
+
+    /// Leaves no segment unsealed, and a manifest that says so.
+    pub(crate) fn seal_all(&mut self, core: &Core) -> Result<()> {
+        core.group.wait_all(core)?;
+        let sealed = self.seal(core)?;
+        if sealed || self.manifest.state.lsn != self.state.lsn {
+            self.write_manifest(core).map_err(|error| core.group.poison(&error).caused_by(error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the next generation, with the state as it is. Nothing may be pending.
+    fn write_manifest(&mut self, core: &Core) -> Result<()> {
+        debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
+        let mut manifest = self.manifest.clone();
+        manifest.state = self.state.to_snapshot();
+        manifest.generation += 1;
+        manifests::write(&*core.disk, &core.dir, &manifest)?;
+        self.manifest = manifest;
+        Ok(())
+    }
+
+    /// Reserves numbers before they run out, so that they are never given twice even where the log is lost.
+    fn raise_ceilings(&mut self, core: &Core, advances: u64) -> Result<()> {
+        let lsn = self.next_lsn.get().saturating_add(u64::from(limits::BATCH_FRAMES_MAX) * 2);
+        let ref_version = self.state.ref_clock.next.saturating_add(advances);
+        let kl_version = self.state.kl_clock.next.saturating_add(advances);
+        let manifest = &self.manifest;
+        let enough = lsn < manifest.lsn_ceiling
+            && ref_version < manifest.ref_version_ceiling
+            && kl_version < manifest.kl_version_ceiling;
+        if enough {
+            return Ok(());
+        }
+        core.group.wait_all(core)?;
+        self.manifest.lsn_ceiling = self.manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
+        self.manifest.ref_version_ceiling = self.manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
+        self.manifest.kl_version_ceiling = self.manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
+        self.write_manifest(core).map_err(|error| match error.kind() {
+            ErrorKind::Full => error,
+            _ => core.group.poison(&error).caused_by(error),
+        })
+    }
+
+    /// Whether a change of this rollout waits for its publication.
+    pub(crate) fn is_pending(&self, id: crate::ids::RolloutId) -> bool {
+        self.overlay.holds(id)
+    }
+}
