@@ -42,7 +42,7 @@ const fn case(
 }
 
 fn replay(trace: &Path, options: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a directory");
     let options: Vec<&str> = ["--json"].iter().chain(options).copied().collect();
     json(&common::replay(trace, &folder.path().join("store"), &options))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use common::{access, event, json, put, stderr, write_trace};
 
 fn replay(trace: &Path, options: &[&str]) -> std::process::Output {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a directory");
     let options: Vec<&str> = ["--json"].iter().chain(options).copied().collect();
     common::replay(trace, &folder.path().join("store"), &options)
 }
@@ -91,7 +91,7 @@ fn a_line_without_an_end_is_refused_at_the_limit() {
     let path = folder.path().join("endless.gz");
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let piece = vec![b' '; 1 << 20];
-    for _ in 0..(LINE_BYTES_MAX >> 20) + 1 {
+    for _ in 0..=(LINE_BYTES_MAX >> 20) {
         packed.write_all(&piece).unwrap();
     }
     std::fs::write(&path, packed.finish().unwrap()).unwrap();

@@ -84,11 +84,11 @@ fn print(store: &RolloutStore, rollout: &Rollout, out: &mut Output) -> Outcome<V
         ("group", optional(rollout.group().map(|group| group.to_string()))),
         ("created", format!("step {}", rollout.created_step())),
         ("born", format!("step {}", rollout.born_step())),
-        ("version", optional(rollout.ref_version().map(|version| version.to_string()))),
+        ("version", rollout.ref_version().to_string()),
         ("state", state(store, rollout, at)),
         ("reward", optional(rollout.reward().map(float))),
         ("advantage", optional(rollout.advantage().map(float))),
-        ("tokens", text::count(rollout.token_count())),
+        ("tokens", text::count(rollout.token_count().into())),
         ("metadata", metadata(rollout.metadata())),
     ];
     for (name, told) in rows {

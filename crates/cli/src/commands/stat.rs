@@ -1,6 +1,6 @@
 //! `rollstore stat`: a store's clocks, options, sizes and counters.
 
-use rollstore::{Reason, Stats};
+use rollstore::Stats;
 use serde_json::{Map, Value, json};
 
 use super::open;
@@ -9,18 +9,9 @@ use crate::exit::{Outcome, Verdict};
 use crate::output::Output;
 use crate::text;
 
-const REASONS: [(Reason, &str); 6] = [
-    (Reason::Trained, "trained"),
-    (Reason::Stale, "stale"),
-    (Reason::Superseded, "superseded"),
-    (Reason::Evicted, "evicted"),
-    (Reason::Rewound, "rewound"),
-    (Reason::Other, "other"),
-];
-
 pub(crate) fn run(args: &StatArgs, out: &mut Output) -> Outcome<Verdict> {
     let store = open(&args.store, None)?;
-    let stats = store.stats();
+    let stats = store.stats()?;
     let cursor_bytes = store.cursor().map(|cursor| cursor.len());
     if args.json {
         out.json(&as_json(&stats, cursor_bytes))?;
@@ -41,22 +32,26 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
     let clock = stats.clock.map_or_else(|| "the trainer has not acted yet".into(), |step| format!("step {step}"));
     let cursor = cursor_bytes.map_or_else(|| "none".into(), |bytes| format!("{bytes} bytes"));
     let counters = &stats.counters;
-    let retired = REASONS.iter().filter_map(|(reason, name)| {
-        let retired = stats.counters.retired(*reason);
-        (retired > 0).then(|| format!("{} {name}", count(retired)))
-    });
-    let retired: Vec<String> = retired.collect();
+    let retired = counters.retired.iter().filter(|(_, rollouts)| *rollouts > 0);
+    let retired: Vec<String> = retired.map(|(reason, rollouts)| format!("{} {reason}", count(*rollouts))).collect();
     vec![
         (
             "rollouts",
-            format!("{} live, {} stale, {} missing", count(stats.live), count(stats.stale), count(stats.missing)),
+            format!(
+                "{} live, {} stale, {} out of window, {} missing",
+                count(stats.live),
+                count(stats.stale),
+                count(stats.out_of_window),
+                count(stats.missing)
+            ),
         ),
+        ("tokens", count(stats.tokens)),
         ("clock", clock),
         ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
         ("options", format!("window {}, lag {} (as last used)", stats.window, stats.max_version_lag)),
         ("cursor", cursor),
-        ("on disk", format!("{} in {}", text::bytes(stats.disk_bytes), text::counted(stats.segments, "segment"))),
-        ("log", format!("durable up to lsn {} of {}", stats.durable_lsn, stats.last_lsn)),
+        ("log", format!("{} in {}", text::bytes(stats.log_bytes), text::counted(stats.segments, "segment"))),
+        ("commits", format!("durable up to lsn {} of {}", stats.durable_lsn, stats.last_lsn)),
         (
             "logps",
             format!(
@@ -78,18 +73,21 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
 fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
     let counters = &stats.counters;
     let retired: Map<String, Value> =
-        REASONS.iter().map(|(reason, name)| ((*name).to_owned(), counters.retired(*reason).into())).collect();
+        counters.retired.iter().map(|(reason, rollouts)| (reason.to_string(), (*rollouts).into())).collect();
     json!({
         "live": stats.live,
         "stale": stats.stale,
+        "out_of_window": stats.out_of_window,
         "missing": stats.missing,
+        "tokens": stats.tokens,
+        "oldest_born_step": stats.oldest_born_step,
         "clock": stats.clock,
         "ref_version": stats.ref_version,
         "kl_ref_version": stats.kl_ref_version,
         "window": stats.window,
         "max_version_lag": stats.max_version_lag,
         "cursor_bytes": cursor_bytes,
-        "disk_bytes": stats.disk_bytes,
+        "log_bytes": stats.log_bytes,
         "segments": stats.segments,
         "durable_lsn": stats.durable_lsn.get(),
         "last_lsn": stats.last_lsn.get(),

@@ -17,10 +17,10 @@ pub(super) struct RolloutJson<'a> {
     group: Option<String>,
     created_step: u64,
     born_step: u64,
-    ref_version: Option<u64>,
+    ref_version: u64,
     reward: Option<Float>,
     advantage: Option<Float>,
-    token_count: u64,
+    token_count: u32,
     version_spans: Vec<(u64, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Metadata<'a>>,
@@ -91,7 +91,7 @@ impl<'a> RolloutJson<'a> {
             reward: rollout.reward().map(Float),
             advantage: rollout.advantage().map(Float),
             token_count: rollout.token_count(),
-            version_spans: rollout.version_spans().to_vec(),
+            version_spans: rollout.version_spans(),
             metadata: (!metadata.is_empty()).then(|| Metadata::new(metadata)),
             columns: Columns(columns.collect::<Outcome<_>>()?),
         })

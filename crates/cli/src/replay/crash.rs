@@ -2,7 +2,7 @@
 //!
 //! May touch the store, its checkpoint and the note of a resume. Knows nothing of other events.
 
-use rollstore::{RolloutId, RolloutStore};
+use rollstore::{Column, RolloutId, RolloutStore};
 
 use super::engine::{Engine, counted, open_store};
 use super::place::ResumeNote;
@@ -23,21 +23,20 @@ struct State {
 struct RolloutState {
     id: RolloutId,
     born_step: u64,
-    ref_version: Option<u64>,
+    ref_version: u64,
     old_logps_crc32: Option<u32>,
 }
 
 impl Engine<'_> {
     /// The process ends without warning: the store is left as it is, opened again, and must hold what it held.
     pub(super) fn crash(&mut self, next: Progress) -> Outcome {
-        let before = State::of(self.store()?)?;
+        let before = State::of(&self.store()?)?;
         if let Some(store) = self.open.take() {
             store.abandon();
         }
         self.open = Some(open_store(self.settings, self.place, None)?);
-        before.compare(&State::of(self.store()?)?)?;
-        self.commit(counted(next, |totals| totals.crashes += 1), |_| Ok(()))?;
-        Ok(())
+        before.compare(&State::of(&self.store()?)?)?;
+        self.commit_record(counted(next, |totals| totals.crashes += 1))
     }
 
     /// The trainer comes back at its last checkpoint: the store does too, the replay's own counts go on.
@@ -53,7 +52,7 @@ impl Engine<'_> {
         self.close()?;
         RolloutStore::restore(&self.place.checkpoint, &self.place.store)?;
         self.open = Some(open_store(self.settings, self.place, step)?);
-        self.commit(then, |_| Ok(()))?;
+        self.commit_record(then)?;
         self.place.remove_note()
     }
 }
@@ -63,8 +62,8 @@ impl State {
         let mut rollouts = Vec::with_capacity(store.len());
         for id in store.ids() {
             if let Some(rollout) = store.get(id)? {
-                let column = rollstore::Column::OldLogps;
-                let old_logps_crc32 = if rollout.has(column) { Some(crc32(rollout.old_logps()?)) } else { None };
+                let old_logps_crc32 =
+                    if rollout.has(&Column::OldLogps) { Some(crc32(rollout.old_logps()?)) } else { None };
                 let (born_step, ref_version) = (rollout.born_step(), rollout.ref_version());
                 rollouts.push(RolloutState { id, born_step, ref_version, old_logps_crc32 });
             }

@@ -2,7 +2,7 @@
 //!
 //! May touch the store and what lies beside it. Knows nothing of what single events do: see [`super::events`].
 
-use rollstore::{RolloutStore, WriteBatch};
+use rollstore::{Committed, RolloutStore, WriteBatch};
 
 use super::place::Place;
 use super::progress::{End, Progress, Totals};
@@ -78,7 +78,7 @@ impl<'a> Engine<'a> {
         self.progress = stored;
         let Some(note) = self.place.read_note()? else { return Ok(()) };
         if stored.position.lines < note.lines_before {
-            self.commit(note.then, |_| Ok(()))?;
+            self.commit_record(note.then)?;
         }
         if self.progress.position.lines == note.lines_before { Ok(()) } else { self.place.remove_note() }
     }
@@ -100,7 +100,7 @@ impl<'a> Engine<'a> {
         }
         if !self.progress.finished {
             let last = Progress { position: trace.position(), finished: true, ..self.progress };
-            self.commit(last, |_| Ok(()))?;
+            self.commit_record(last)?;
         }
         let live = count(self.store()?.len());
         self.close()?;
@@ -130,9 +130,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The open store.
-    pub(super) fn store(&self) -> Outcome<&RolloutStore> {
-        self.open.as_ref().ok_or_else(|| Failure::could_not_look("the store is closed"))
+    /// A handle of the open store.
+    pub(super) fn store(&self) -> Outcome<RolloutStore> {
+        self.open.clone().ok_or_else(|| Failure::could_not_look("the store is closed"))
     }
 
     /// Closes the store, if it is open.
@@ -149,19 +149,18 @@ impl<'a> Engine<'a> {
         self.insert_all(self.puts_end, &puts)
     }
 
-    /// Commits `change` together with the record `next`; nothing counts as done before that.
-    pub(super) fn commit(
-        &mut self,
-        next: Progress,
-        change: impl FnOnce(&mut WriteBatch<'_>) -> Outcome,
-    ) -> Outcome<rollstore::Committed> {
-        let cursor = next.to_cursor()?;
-        let mut batch = self.store()?.batch();
-        change(&mut batch)?;
-        batch.cursor(&cursor)?;
+    /// Commits the batch together with the record `next`; nothing counts as done before that.
+    pub(super) fn commit(&mut self, mut batch: WriteBatch<'_>, next: Progress) -> Outcome<Committed> {
+        batch.cursor(&next.to_cursor()?);
         let committed = batch.commit()?;
         self.progress = next;
         Ok(committed)
+    }
+
+    /// Commits the record `next` alone.
+    pub(super) fn commit_record(&mut self, next: Progress) -> Outcome {
+        let store = self.store()?;
+        self.commit(store.batch(), next).map(|_| ())
     }
 }
 

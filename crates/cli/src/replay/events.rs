@@ -18,17 +18,19 @@ impl Engine<'_> {
     pub(super) fn insert_all(&mut self, position: Position, puts: &[PendingPut]) -> Outcome {
         let next = Progress { position, ..self.progress };
         let next = counted(next, |totals| totals.inserted += count(puts.len()));
-        let (ref_version, kl_ref_version) = (self.store()?.ref_version(), self.store()?.kl_ref_version());
-        let mut line = self.line;
-        let inserted = self.commit(next, |batch| {
-            for pending in puts {
-                line = pending.line;
-                batch.insert(new_rollout(pending, ref_version, kl_ref_version))?;
-            }
-            Ok(())
-        });
-        self.line = line;
-        inserted.map(|_| ())
+        let store = self.store()?;
+        let (ref_version, kl_ref_version) = (store.ref_version(), store.kl_ref_version());
+        let mut batch = store.batch();
+        batch.cursor(&next.to_cursor()?);
+        let inserted = puts.iter().try_for_each(|put| batch.insert(new_rollout(put, ref_version, kl_ref_version)));
+        inserted.and_then(|()| batch.commit()).map_err(|error| {
+            // The error names the rollout, which names the line: of two puts of one id, the second is at fault.
+            let at_fault = puts.iter().rfind(|put| error.rollout() == Some(RolloutId::new(put.put.id)));
+            self.line = at_fault.or(puts.last()).map_or(self.line, |put| put.line);
+            Failure::from(error)
+        })?;
+        self.progress = next;
+        Ok(())
     }
 
     /// The trainer uses rollouts: in refresh mode what is due is computed first, which stores the event's values.
@@ -40,18 +42,21 @@ impl Engine<'_> {
         let lp_of: HashMap<RolloutId, &[f32]> =
             ids.iter().zip(&access.lp).rev().map(|(id, lp)| (*id, lp.0.as_slice())).collect();
 
+        let store = self.store()?;
+        let mut batch = store.batch();
         let mut computed: HashMap<RolloutId, &[f32]> = HashMap::new();
-        let mut work = None;
         let mut tokens = 0;
         if self.settings.mode == Mode::Refresh {
-            let plan = self.store()?.plan_for(&ids, step)?;
+            let plan = store.plan_for(&ids, step)?;
             let mut results = Results::new();
             for (id, lp) in plan.ids().filter_map(|id| lp_of.get_key_value(&id)) {
                 results.push(*id, lp.to_vec());
                 computed.insert(*id, lp);
             }
             tokens = plan.token_count();
-            work = (!plan.is_empty()).then_some((plan, results));
+            if !plan.is_empty() {
+                batch.apply(plan, results)?;
+            }
         }
 
         let mut next = next;
@@ -65,8 +70,7 @@ impl Engine<'_> {
                 None => next.totals.add_values(rollout.old_logps()?),
             }
         }
-        let committed =
-            self.commit(next, |batch| work.map_or(Ok(()), |(plan, results)| Ok(batch.apply(plan, results)?)))?;
+        let committed = self.commit(batch, next)?;
         let applied: u64 = committed.applied.iter().map(|applied| applied.computed).sum();
         expect("rollouts recomputed", recomputed, applied)?;
         self.check_computed(&computed)
@@ -74,51 +78,47 @@ impl Engine<'_> {
 
     /// An optimizer step was made; the static schedule gets its turn.
     pub(super) fn version(&mut self, next: Progress, step: u64, version: Version) -> Outcome {
+        let store = self.store()?;
         let mut next = next;
         // The version that is current already is told again: no advance for the store, none for the counts.
-        if self.store()?.ref_version_of(version.v) != Some(self.store()?.ref_version()) {
+        if store.ref_version_of(version.v) != Some(store.ref_version()) {
             next.totals.add_advance();
             if static_schedule::is_due(version.v, self.settings.every) {
-                let live = self.live_now()?;
+                let stats = store.stats()?;
+                let live = Live { rows: stats.live, tokens: stats.tokens };
                 static_schedule::recompute_all(&mut next.totals, live);
             }
         }
-        self.commit(next, |batch| Ok(batch.advance_ref_version(step, Some(version.v))?))?;
-        Ok(())
+        let mut batch = store.batch();
+        batch.advance_ref_version(step, Some(version.v));
+        self.commit(batch, next).map(|_| ())
     }
 
     /// Rollouts leave the buffer, since newer ones take their place.
     pub(super) fn evict(&mut self, next: Progress, evict: &Evict) -> Outcome {
         let ids: Vec<RolloutId> = evict.ids.iter().copied().map(RolloutId::new).collect();
+        let store = self.store()?;
         let mut live = HashSet::new();
         for id in &ids {
-            if self.store()?.get(*id)?.is_some() {
+            if store.get(*id)?.is_some() {
                 live.insert(*id);
             }
         }
         let next = counted(next, |totals| totals.retired += count(live.len()));
-        let committed = self.commit(next, |batch| Ok(batch.retire(&ids, Reason::Superseded)?))?;
+        let mut batch = store.batch();
+        batch.retire(&ids, Reason::Superseded);
+        let committed = self.commit(batch, next)?;
         expect("rollouts retired", count(live.len()), committed.retired)
     }
 
     /// A checkpoint is taken. A kill before the commit makes it be taken again, in place of the first.
     pub(super) fn save(&mut self, next: Progress) -> Outcome {
         self.store()?.checkpoint(&self.place.checkpoint)?;
-        self.commit(counted(next, |totals| totals.checkpoints += 1), |_| Ok(()))?;
-        Ok(())
+        self.commit_record(counted(next, |totals| totals.checkpoints += 1))
     }
 
     fn live(&self, id: RolloutId) -> Outcome<Rollout> {
         self.store()?.get(id)?.ok_or_else(|| Failure::could_not_look(format!("rollout {id} is not live")))
-    }
-
-    fn live_now(&self) -> Outcome<Live> {
-        let ids = self.store()?.ids();
-        let mut live = Live { rows: count(ids.len()), tokens: 0 };
-        for id in ids {
-            live.tokens += self.live(id)?.token_count();
-        }
-        Ok(live)
     }
 
     /// Checks that the store returns what it was given, bit for bit.

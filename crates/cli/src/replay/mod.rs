@@ -17,6 +17,8 @@ mod progress;
 mod report;
 mod settings;
 mod static_schedule;
+#[cfg(test)]
+mod tests;
 
 use crate::args::ReplayArgs;
 use crate::exit::{Outcome, Verdict};
@@ -48,9 +50,9 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> Outcome<Verdict> {
     };
     let report = Report::new(&args.trace, &settings, &end, args.kill);
     if args.json {
-        out.json(&report)?
+        out.json(&report)?;
     } else {
-        report.print(out)?
+        report.print(out)?;
     }
     Ok(Verdict::Sound)
 }

@@ -54,7 +54,7 @@ pub(crate) fn recorded_trace() -> PathBuf {
 
 /// Log-probs as a trace holds them.
 pub(crate) fn hex(values: &[f32]) -> String {
-    values.iter().flat_map(|value| value.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect()
+    values.iter().map(|value| format!("{:08x}", value.to_bits().swap_bytes())).collect::<Vec<_>>().concat()
 }
 
 /// A put of two tokens.
@@ -66,8 +66,8 @@ pub(crate) fn put(id: u64, v: u64) -> String {
 }
 
 /// An access to one rollout of two tokens, whose log-probs at this moment depend on the version alone.
-pub(crate) fn access(id: u64, v: u64) -> String {
-    let lp = hex(&[-0.125, -(v as f32) - 1.0]);
+pub(crate) fn access(id: u64, v: u16) -> String {
+    let lp = hex(&[-0.125, -1.0 - f32::from(v)]);
     format!(r#"{{"e":"access","micro":{v},"v":{v},"ids":[{id}],"lp":["{lp}"]}}"#)
 }
 
