@@ -8,14 +8,16 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES};
 use crate::format::kind::FrameFlags;
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_file_name};
+use crate::format::names::segment_file_name;
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::ids::{Location, Lsn};
 use crate::log::event::{Event, NewFrame};
 use crate::log::seal::FooterBuilder;
 use crate::log::segment::{ReadMode, Segment};
 
 /// Zeros to pad an object with.
-static ZEROS: [u8; FRAME_ALIGN as usize] = [0; FRAME_ALIGN as usize];
+static ZEROS: [u8; 64] = [0; 64];
+const _: () = assert!(ZEROS.len() as u64 == FRAME_ALIGN, "padding never takes more");
 
 /// The segment that frames are appended to.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ impl Active {
             .map_err(|error| Error::io("write the segment header", &path, error))?;
         // Sync the directory too: otherwise the new segment's name may vanish with the power.
         disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
-        let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode)?;
+        let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);
         let end = SEGMENT_HEADER_BYTES as u64;
         Ok(Self { segment: Arc::new(segment), file, end, footer: FooterBuilder::new(header.segment, header.salt) })
     }
@@ -55,7 +57,13 @@ impl Active {
 
     /// Writes one batch after the last one, in one vectored write: nothing is copied. `events` go with `frames` one to
     /// one and carry the LSNs; the entries among them learn where their frames lie.
-    pub(crate) fn append(&mut self, frames: &[NewFrame<'_>], events: &mut [Event], first_lsn: Lsn, durable_lsn: Lsn) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        frames: &[NewFrame<'_>],
+        events: &mut [Event],
+        first_lsn: Lsn,
+        durable_lsn: Lsn,
+    ) -> Result<()> {
         let headers = self.place(frames, events, first_lsn, durable_lsn)?;
         let mut slices = Vec::with_capacity(frames.len() * 6);
         for (frame, (_, header)) in frames.iter().zip(&headers) {
@@ -67,9 +75,9 @@ impl Active {
         }
         slices.retain(|slice| !slice.is_empty());
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
-        self.file
-            .write_all_vectored_at(&mut slices, self.end)
-            .map_err(|error| Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error))?;
+        self.file.write_all_vectored_at(&mut slices, self.end).map_err(|error| {
+            Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error)
+        })?;
         let mut lsn = first_lsn;
         for ((frame, (offset, header)), event) in frames.iter().zip(&headers).zip(events.iter()) {
             self.mark_verified(frame, *offset);
@@ -143,9 +151,9 @@ impl Active {
         }
         let encoded = FrameHeader { durable_lsn, ..header }.encode(&self.segment.seed(offset));
         let write = |bytes: &[u8], at: u64| {
-            self.file
-                .write_all_vectored_at(&mut [IoSlice::new(bytes)], at)
-                .map_err(|error| Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error))
+            self.file.write_all_vectored_at(&mut [IoSlice::new(bytes)], at).map_err(|error| {
+                Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error)
+            })
         };
         write(&encoded, offset)?;
         let mut done = HEADER_BYTES as u64;

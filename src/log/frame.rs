@@ -41,7 +41,11 @@ impl Frame {
             .map_err(|fault| segment.fault(offset, fault))?;
         if header.rollout != id || header.lsn != lsn {
             let expected = format!("frame {lsn} of rollout {id}");
-            return Err(segment.damage(offset, expected, format!("frame {} of rollout {}", header.lsn, header.rollout)));
+            return Err(segment.damage(
+                offset,
+                expected,
+                format!("frame {} of rollout {}", header.lsn, header.rollout),
+            ));
         }
         let meta_start = header_end.saturating_add(header.body_len);
         let meta_range = meta_start..meta_start.saturating_add(u64::from(header.meta_len));
@@ -51,7 +55,11 @@ impl Frame {
             if found == header.meta_crc {
                 return Ok(());
             }
-            Err(segment.damage(meta_start, format!("descriptor checksum {:#010x}", header.meta_crc), format!("{found:#010x}")))
+            Err(segment.damage(
+                meta_start,
+                format!("descriptor checksum {:#010x}", header.meta_crc),
+                format!("{found:#010x}"),
+            ))
         })?;
         let mut frame = Self { segment: Arc::clone(segment), offset, header, meta, copies: Box::default() };
         if segment.copies() {
@@ -94,7 +102,12 @@ impl Frame {
                 if found == column.crc {
                     return Ok(());
                 }
-                let expected = format!("checksum {:#010x} over {} bytes of rollout {}", column.crc, bytes.len(), self.header.rollout);
+                let expected = format!(
+                    "checksum {:#010x} over {} bytes of rollout {}",
+                    column.crc,
+                    bytes.len(),
+                    self.header.rollout
+                );
                 Err(self.segment.damage(start, expected, format!("{found:#010x}")).of(self.header.rollout))
             })?;
         }
@@ -105,11 +118,11 @@ impl Frame {
         let beyond = || self.segment.damage(range.start, "a column of the descriptor", "none");
         let place = self.meta()?.columns().position(|other| other.code == column.code);
         let slot = place.and_then(|place| self.copies.get(place)).ok_or_else(beyond)?;
-        if slot.get().is_none() {
-            if let Bytes::Copied(buffer) = self.segment.bytes(range.clone())? {
-                // Another thread may have been faster; its copy is the same.
-                let _ = slot.set(buffer);
-            }
+        if slot.get().is_none()
+            && let Bytes::Copied(buffer) = self.segment.bytes(range.clone())?
+        {
+            // Another thread may have been faster; its copy is the same.
+            let _ = slot.set(buffer);
         }
         slot.get().map(|buffer| &**buffer).ok_or_else(beyond)
     }

@@ -2,8 +2,8 @@
 
 use crate::disk::aligned::AlignedBuf;
 use crate::error::{Damage, Error, Result};
-use crate::format::entry::{EntryKind, FrameEntry};
-use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, TrailerInfo, UsedEntry, decode_trailer};
+use crate::format::entry::FrameEntry;
+use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, UsedEntry, decode_trailer};
 use crate::format::frame::HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
 use crate::log::event::Event;
@@ -30,7 +30,7 @@ impl FooterBuilder {
             segment,
             salt,
             frames: 0,
-            hash: HeaderHash::default(),
+            hash: HeaderHash::new(),
             min_lsn: Lsn::NONE,
             max_lsn: Lsn::NONE,
             entries: Vec::new(),
@@ -50,11 +50,12 @@ impl FooterBuilder {
         match event {
             Event::Rollout(entry) => self.entries.push(*entry),
             Event::Retire { victims, .. } => {
-                let retired = victims.iter().map(|victim| RetiredEntry { id: victim.id, insert_lsn: victim.insert_lsn, lsn });
+                let retired =
+                    victims.iter().map(|victim| RetiredEntry { id: victim.id, insert_lsn: victim.insert_lsn, lsn });
                 self.retired.extend(retired);
             }
             Event::Tally { used, .. } => self.used.extend(used.iter().map(|id| UsedEntry { id: *id, lsn })),
-            Event::Advance { .. } | Event::Cursor(_) | Event::Ignored => {}
+            Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
         }
     }
 

@@ -39,9 +39,16 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Opens a segment whose bytes below `end` never change.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path, id: SegmentId, salt: u64, end: u64, mode: ReadMode) -> Result<Arc<Self>> {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        id: SegmentId,
+        salt: u64,
+        end: u64,
+        mode: ReadMode,
+    ) -> Result<Arc<Self>> {
         let file = disk.open(path, Access::Read).map_err(|error| Error::io("open segment", path, error))?;
-        let segment = Self::over(file, path, id, salt, end, mode)?;
+        let segment = Self::over(file, path, id, salt, end, mode);
         segment.publish(end);
         Ok(Arc::new(segment))
     }
@@ -54,11 +61,11 @@ impl Segment {
         salt: u64,
         capacity: u64,
         mode: ReadMode,
-    ) -> Result<Self> {
+    ) -> Self {
         // Where mapping fails (a limit, a file system without it), positioned reads serve just as well.
         let map = if mode.mapped { file.map(capacity).unwrap_or_default() } else { None };
         let file = map.is_none().then_some(file);
-        Ok(Self {
+        Self {
             id,
             path: path.to_owned(),
             salt,
@@ -67,7 +74,7 @@ impl Segment {
             published: AtomicU64::new(0),
             verified: Verified::new(capacity),
             recheck_always: mode.recheck_always,
-        })
+        }
     }
 
     /// Lets readers see the bytes below `end`.
@@ -76,6 +83,11 @@ impl Segment {
             map.publish(end);
         }
         self.published.fetch_max(end, Ordering::Release);
+    }
+
+    /// Bytes that may be read.
+    pub(crate) fn published_bytes(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
     }
 
     /// The seed of the header checksum of a frame at `offset`.
@@ -92,10 +104,15 @@ impl Segment {
     pub(crate) fn bytes(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
         let published = self.published.load(Ordering::Acquire);
         if range.start > range.end || range.end > published {
-            return Err(self.damage(range.start, format!("bytes up to {}", range.end), format!("an end at {published}")));
+            return Err(self.damage(
+                range.start,
+                format!("bytes up to {}", range.end),
+                format!("an end at {published}"),
+            ));
         }
         let Some(file) = &self.file else { return Ok(Bytes::Mapped { segment: Arc::clone(self), range }) };
-        let len = usize::try_from(range.end - range.start).map_err(|_| Error::new(ErrorKind::Io, "range exceeds memory"))?;
+        let len =
+            usize::try_from(range.end - range.start).map_err(|_| Error::new(ErrorKind::Io, "range exceeds memory"))?;
         let mut buffer = AlignedBuf::zeroed(len);
         file.read_exact_at(&mut buffer, range.start)
             .map_err(|error| Error::io(format_args!("read {len} bytes at {}", range.start), &self.path, error))?;
@@ -114,8 +131,9 @@ impl Segment {
             return Ok(());
         }
         if let Some(map) = &self.map {
-            map.populate(range.clone())
-                .map_err(|error| Error::io(format_args!("read {} bytes at {}", range.end - range.start, range.start), &self.path, error))?;
+            map.populate(range.clone()).map_err(|error| {
+                Error::io(format_args!("read {} bytes at {}", range.end - range.start, range.start), &self.path, error)
+            })?;
         }
         check()?;
         self.verified.insert(offset);
@@ -142,7 +160,8 @@ impl Segment {
 pub(crate) fn fault_at(path: &Path, offset: u64, fault: Fault) -> Error {
     match fault {
         Fault::TooNew { what, found } => {
-            let message = format!("{} holds {what} {found}, newer than this version reads; upgrade rollstore", path.display());
+            let message =
+                format!("{} holds {what} {found}, newer than this version reads; upgrade rollstore", path.display());
             Error::new(ErrorKind::TooNew, message).at(path)
         }
         Fault::Damaged { what, offset: within, expected, found } => Error::damaged(Damage {

@@ -22,7 +22,11 @@ pub(super) fn read(listed: &Listed, bytes_read: &mut u64) -> Result<Facts> {
         SegmentState::Sealed { len, footer_crc } => match read_footer(&listed.scan(len), footer_crc, bytes_read) {
             Ok(footer) => Ok(Facts {
                 entries: footer.entries,
-                retired: footer.retired.iter().map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn }).collect(),
+                retired: footer
+                    .retired
+                    .iter()
+                    .map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn })
+                    .collect(),
                 used: footer.used.iter().map(|row| (row.id, row.lsn)).collect(),
             }),
             Err(error) if error.kind() == ErrorKind::Damaged => {

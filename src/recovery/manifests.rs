@@ -14,7 +14,7 @@ use crate::limits;
 use crate::log::segment::fault_at;
 
 /// The name that a generation is written under before it gets its own.
-const UNFINISHED: &str = "MANIFEST.tmp";
+pub(crate) const UNFINISHED: &str = "MANIFEST.tmp";
 
 /// What the names in a directory say.
 #[derive(Debug, Default)]
@@ -77,11 +77,11 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     };
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
-        if let Ok(manifest) = read(disk, dir, *generation) {
-            if matches_files(disk, dir, &listing, &manifest)? {
-                tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
-                return Ok(Some(manifest));
-            }
+        if let Ok(manifest) = read(disk, dir, *generation)
+            && matches_files(disk, dir, &listing, &manifest)?
+        {
+            tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
+            return Ok(Some(manifest));
         }
     }
     Err(refused)
@@ -119,12 +119,8 @@ fn matches_files(disk: &dyn Disk, dir: &Path, listing: &Listing, manifest: &Mani
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(Error::io("open segment", &path, error)),
         };
-        let stands = match record.state {
-            SegmentState::Sealed { len: sealed, .. } => len == sealed,
-            SegmentState::Cut { end, .. } => len >= end,
-            // It was written to: what it holds by now, only the damaged generation may have known.
-            SegmentState::Active => false,
-        };
+        // An active one was written to: what it holds by now, only the damaged generation may have known.
+        let stands = record.state != SegmentState::Active && record.has_len(len);
         if !stands {
             return Ok(false);
         }
@@ -135,7 +131,10 @@ fn matches_files(disk: &dyn Disk, dir: &Path, listing: &Listing, manifest: &Mani
 /// Writes a generation and makes it durable: after a crash there is the one before, or this one.
 pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let (unfinished, path) = (dir.join(UNFINISHED), dir.join(manifest_file_name(manifest.generation)));
-    let bytes = manifest.encode().map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
+    let bytes = manifest.encode().map_err(|error| {
+        let (what, max) = (error.what, error.bytes_max);
+        Error::invalid(format!("{}: the {what} would exceed {max} bytes", path.display())).at(&path)
+    })?;
     let written = || -> io::Result<()> {
         remove_if_there(disk, &unfinished)?;
         let file = disk.create(&unfinished)?;
@@ -157,7 +156,8 @@ pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<
 pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let listing = Listing::read(disk, dir)?;
     let listed = |segment: &SegmentId| manifest.segments.iter().any(|record| record.id == *segment);
-    let segments = listing.segments.iter().filter(|segment| !listed(segment)).map(|segment| segment_file_name(*segment));
+    let segments =
+        listing.segments.iter().filter(|segment| !listed(segment)).map(|segment| segment_file_name(*segment));
     let old = |generation: &&u64| **generation + 1 < manifest.generation;
     let generations = listing.generations.iter().filter(old).map(|generation| manifest_file_name(*generation));
     for name in segments.chain(generations) {

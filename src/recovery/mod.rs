@@ -115,9 +115,8 @@ impl Survey {
         let state = self.end_state();
         let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
         let (base, disk_index, covered) = load_index(request, &manifest, state.lsn);
-        let uncovered = |listed: &&Listed| {
-            listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id)
-        };
+        let uncovered =
+            |listed: &&Listed| listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id);
         let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
         let index = fill(base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
@@ -189,12 +188,16 @@ fn fill(
 ) -> Result<MemoryIndex> {
     let mut ended = Ended::default();
     for listed in uncovered {
-        facts::read(listed, bytes_read)?.retired.into_iter().for_each(|victim| ended.add(victim));
+        for victim in facts::read(listed, bytes_read)?.retired {
+            ended.add(victim);
+        }
     }
     let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
     for (_, frame) in tail_frames() {
         if let Event::Retire { victims, .. } = &frame.event {
-            victims.iter().for_each(|victim| ended.add(*victim));
+            for victim in victims {
+                ended.add(*victim);
+            }
         }
     }
     let mut replay = Replay::new(base);

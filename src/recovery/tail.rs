@@ -50,10 +50,10 @@ pub(super) fn read(listed: &Listed, state: &State) -> Result<UnsealedTail> {
 fn judge(listed: &Listed, state: &State, tail: &Tail, end_lsn: Lsn) -> Result<()> {
     let missing = end_lsn.next();
     let offset = tail.stopped.as_ref().map_or(tail.end, |stop| stop.offset);
-    if let Some(stop) = &tail.stopped {
-        if let Fault::TooNew { .. } = stop.fault {
-            return Err(fault_at(&listed.path, stop.offset, stop.fault.clone()));
-        }
+    if let Some(stop) = &tail.stopped
+        && let Fault::TooNew { .. } = stop.fault
+    {
+        return Err(fault_at(&listed.path, stop.offset, stop.fault.clone()));
     }
     let witness = if tail.attested.max(state.lsn) >= missing {
         Some("the manifest or an earlier frame".to_owned())

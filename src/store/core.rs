@@ -67,7 +67,9 @@ impl Core {
     /// Refuses what this handle can no longer do.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::invalid(format!("the store {} is closed; open it again", self.dir.display())).at(&self.dir));
+            return Err(
+                Error::invalid(format!("the store {} is closed; open it again", self.dir.display())).at(&self.dir)
+            );
         }
         Ok(())
     }

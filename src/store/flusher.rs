@@ -6,8 +6,8 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::format::names::INDEX;
 use crate::error::Result;
+use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
 use crate::store::core::Core;
 
@@ -87,13 +87,19 @@ impl Flusher {
         let mut published = core.published.write();
         let mut changes = published.index.take_changes();
         if all {
-            let row = |entry: crate::index::Entry| {
-                Row { entry, extra: published.index.extra(entry.id).copied().unwrap_or_default() }
+            let row = |entry: crate::index::Entry| Row {
+                entry,
+                extra: published.index.extra(entry.id).copied().unwrap_or_default(),
             };
             changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
         }
         let covered = published.segments.keys().copied().filter(|id| Some(*id) != published.active).collect();
         (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
+    }
+
+    /// Lets the file go as it is.
+    pub(crate) fn discard(&self) {
+        *self.file.lock() = None;
     }
 
     /// Closes the file.

@@ -1,6 +1,6 @@
 //! Opening: lock, manifest, recovery, and what the options say to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,6 +21,7 @@ use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::rules::Rules;
+use crate::store::transfer::parent;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
@@ -42,8 +43,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
     let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
-    let core = build(options, dir, lock, read_mode, recovered)?;
-    RolloutStore::start(core)
+    RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
 
 /// Takes the store's lock.
@@ -53,7 +53,8 @@ pub(crate) fn take_lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>
     let owner = format!("pid {} since {since} (unix seconds)\n", std::process::id());
     disk.lock(&path, &owner).map_err(|error| match error {
         LockError::Held(holder) => {
-            let message = format!("{} is held by another writer: {}; stop it, or open read-only", dir.display(), holder.trim());
+            let message =
+                format!("{} is held by another writer: {}; stop it, or open read-only", dir.display(), holder.trim());
             Error::new(ErrorKind::Locked, message).at(dir)
         }
         LockError::Io(error) => Error::io("lock", &path, error),
@@ -129,7 +130,8 @@ fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
             Err(error) if tries == TRIES => return Err(error),
             // A frame that was being written looks torn, or damaged once a later one stands behind it: look again.
             Err(error) => {
-                let moved = manifests::newest(request.disk, request.dir)?.is_none_or(|newest| newest.generation != generation);
+                let moved =
+                    manifests::newest(request.disk, request.dir)?.is_none_or(|newest| newest.generation != generation);
                 if !moved && tries > 2 {
                     return Err(error);
                 }
@@ -141,15 +143,7 @@ fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
 /// Makes a new store in an empty directory.
 fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
     let (disk, dir) = (request.disk, request.dir);
-    // Names that file systems and desktops leave about are nobody's data.
-    let listing = Listing::read(disk, dir)?;
-    let hidden = |name: &&std::path::PathBuf| {
-        name.to_str().is_none_or(|name| !name.starts_with('.') && name != "lost+found")
-    };
-    if let Some(name) = listing.foreign.iter().find(hidden) {
-        let what = format!("{} is not a store and not empty: it holds {}", dir.display(), name.display());
-        return Err(Error::invalid(what).at(dir));
-    }
+    check_empty(&Listing::read(disk, dir)?, dir)?;
     if !options.create {
         return Err(no_store(dir));
     }
@@ -172,24 +166,42 @@ fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
     };
     manifests::write(disk, dir, &manifest)?;
     // Sync the parent too: otherwise the store's directory may vanish with the power.
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        disk.sync_dir(parent).map_err(|error| Error::io("sync directory", parent, error))?;
-    }
+    let above = parent(dir);
+    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
     Ok(manifest)
+}
+
+/// Refuses a directory that holds something: a store is made only in an empty one.
+pub(crate) fn check_empty(listing: &Listing, dir: &Path) -> Result<()> {
+    // Names that file systems and desktops leave about are nobody's data.
+    let own = |name: &&PathBuf| !name.to_str().is_some_and(|name| name.starts_with('.') || name == "lost+found");
+    match listing.foreign.iter().find(own) {
+        Some(name) => {
+            let what = format!("{} is not a store and not empty: it holds {}", dir.display(), name.display());
+            Err(Error::invalid(what).at(dir))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The options given, and for the others those last used.
 fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<StoredOptions> {
     let last = manifest.map(|manifest| manifest.options);
     let window = options.window.or(last.map(|last| last.window)).ok_or_else(|| {
-        Error::invalid("a new store needs a window: for how many steps do old logps count as fresh? call options().window(n)")
+        Error::invalid(
+            "a new store needs a window: for how many steps do old logps count as fresh? call options().window(n)",
+        )
     })?;
     let or_last = |given: Option<u64>, last: Option<u64>, default: u64| given.or(last).unwrap_or(default);
     Ok(StoredOptions {
         window,
         max_version_lag: or_last(options.max_version_lag, last.map(|last| last.max_version_lag), 0),
         step_skew: or_last(options.step_skew, last.map(|last| last.step_skew), limits::STEP_SKEW_DEFAULT),
-        step_jump_max: or_last(options.step_jump_max, last.map(|last| last.step_jump_max), limits::STEP_JUMP_MAX_DEFAULT),
+        step_jump_max: or_last(
+            options.step_jump_max,
+            last.map(|last| last.step_jump_max),
+            limits::STEP_JUMP_MAX_DEFAULT,
+        ),
     })
 }
 
@@ -219,7 +231,7 @@ fn build(
     lock: Option<Box<dyn DiskLock>>,
     read_mode: ReadMode,
     recovered: Recovered,
-) -> Result<Core> {
+) -> Core {
     let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -231,7 +243,7 @@ fn build(
         segments: segments.into_iter().map(|segment| (segment.id, segment)).collect(),
         active: None,
     };
-    Ok(Core {
+    Core {
         flusher: Flusher::new(identity, &dir, disk_index),
         disk: options.disk,
         dir,
@@ -254,5 +266,5 @@ fn build(
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,
-    })
+    }
 }

@@ -62,7 +62,14 @@ impl<'a> Prepared<'a> {
     }
 
     /// Prepares newly computed log-probs of a rollout.
-    pub(crate) fn update(kind: EntryKind, id: RolloutId, insert_lsn: Lsn, born_step: u64, version: u64, logps: Vec<f32>) -> Self {
+    pub(crate) fn update(
+        kind: EntryKind,
+        id: RolloutId,
+        insert_lsn: Lsn,
+        born_step: u64,
+        version: u64,
+        logps: Vec<f32>,
+    ) -> Self {
         let column = if kind == EntryKind::KlRefLogps { Column::KlRefLogps } else { Column::OldLogps };
         let kl_version = (kind == EntryKind::KlRefLogps).then_some(version);
         let mut meta = RolloutMeta { kl_version: kl_version.unwrap_or_default(), ..RolloutMeta::default() };
@@ -108,7 +115,8 @@ fn push_column(meta: &mut RolloutMeta, column: &Column, values: &ColumnValues<'_
 
 /// Units that an array of the directory takes.
 fn last_units(column: &ColumnMeta) -> u32 {
-    let value_bytes = crate::format::dtype::DType::from_code(column.dtype).map_or(0, |dtype| dtype.size_bytes());
+    let value_bytes =
+        crate::format::dtype::DType::from_code(column.dtype).map_or(0, super::super::format::dtype::DType::size_bytes);
     units(column.len as usize * value_bytes)
 }
 

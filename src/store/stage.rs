@@ -26,12 +26,27 @@ use crate::store::prepare::Prepared;
 pub(crate) enum Op<'a> {
     Insert(Prepared<'a>),
     Replace(Prepared<'a>),
-    Retire { ids: Vec<RolloutId>, reason: Reason },
-    Apply { instance: u64, updates: Vec<Update> },
-    Advance { clock: Clock, step: Option<u64>, label: Option<u64> },
+    Retire {
+        ids: Vec<RolloutId>,
+        reason: Reason,
+    },
+    Apply {
+        instance: u64,
+        updates: Vec<Update>,
+    },
+    Advance {
+        clock: Clock,
+        step: Option<u64>,
+        label: Option<u64>,
+    },
+    Rewind {
+        step: u64,
+    },
     Cursor(Arc<[u8]>),
     /// Counters and id ceiling, whatever changed.
-    Tally { id_ceiling: u64 },
+    Tally {
+        id_ceiling: u64,
+    },
 }
 
 /// Computed log-probs, and the rollout as it was when they were asked for.
@@ -40,7 +55,10 @@ pub(crate) struct Update {
     pub(crate) prepared: Prepared<'static>,
     /// LSN of the log-probs that these are to replace.
     pub(crate) replaces: Lsn,
+    /// The version whose weights made the log-probs.
     pub(crate) version: u64,
+    /// The version that was current at hand-out.
+    pub(crate) planned_version: u64,
 }
 
 /// What became of an operation.
@@ -77,11 +95,6 @@ impl Overlay {
                 self.changed.remove(&id);
             }
         }
-    }
-
-    /// Whether a change of this rollout waits for its publication.
-    pub(crate) fn holds(&self, id: RolloutId) -> bool {
-        self.changed.contains_key(&id)
     }
 
     /// Takes in the changes of a batch that was written.
@@ -146,6 +159,11 @@ impl<'b, 's> Stage<'b, 's> {
             Op::Retire { ids, reason } => Ok(self.retire(ids, *reason)),
             Op::Apply { instance, updates } => self.apply(*instance, updates),
             Op::Advance { clock, step, label } => self.advance(*clock, *step, *label),
+            Op::Rewind { step } => {
+                let (ref_version, kl_version) = (self.staged.state.ref_clock.next, self.staged.state.kl_clock.next);
+                self.control(Event::Rewind { step: *step, ref_version, kl_version });
+                Ok(Outcome::Version(ref_version))
+            }
             Op::Cursor(cursor) => {
                 if cursor.len() > limits::CURSOR_BYTES_MAX {
                     let (len, max) = (cursor.len(), limits::CURSOR_BYTES_MAX);
@@ -227,9 +245,14 @@ impl<'b, 's> Stage<'b, 's> {
             let state = &self.staged.state;
             let (clock, what) = if is_kl { (&state.kl_clock, "kl_ref_logps") } else { (&state.ref_clock, "old_logps") };
             made_by(clock, &[update.version], entry.id, what)?;
+            // A plan of a lineage that a rewind left is late as a whole.
+            let of_lineage = clock.contains(update.planned_version);
             let current = self.live(entry.id).filter(|live| {
                 let replaces = if is_kl { live.kl_lsn } else { live.old_lsn };
-                instance == self.core.instance && live.insert_lsn == entry.insert_lsn && replaces == update.replaces
+                of_lineage
+                    && instance == self.core.instance
+                    && live.insert_lsn == entry.insert_lsn
+                    && replaces == update.replaces
             });
             if current.is_none() {
                 dropped += 1;
@@ -274,7 +297,8 @@ impl<'b, 's> Stage<'b, 's> {
 
     fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry, used: bool) {
         let lsn = entry.lsn;
-        let before = self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
+        let before =
+            self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
         let live = Live {
             insert_lsn: entry.insert_lsn,
             old_lsn: if entry.has.contains(Has::OLD) { lsn } else { before.old_lsn },
@@ -295,7 +319,9 @@ impl<'b, 's> Stage<'b, 's> {
     fn check_limits(&self) -> Result<()> {
         let frames = &self.staged.frames;
         let largest = frames.iter().max_by_key(|frame| frame.frame_len());
-        if let Some(frame) = largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX) {
+        if let Some(frame) =
+            largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX)
+        {
             let (bytes, max) = (frame.frame_len(), limits::RECORD_BYTES_MAX);
             let what = format!("rollout {} takes {bytes} bytes, the limit of a record is {max}", frame.rollout);
             return Err(Error::invalid(what).of(frame.rollout));
@@ -303,7 +329,9 @@ impl<'b, 's> Stage<'b, 's> {
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
         if bytes > limits::BATCH_BYTES_MAX || frames.len() > limits::BATCH_FRAMES_MAX as usize {
             let (count, max, frames_max) = (frames.len(), limits::BATCH_BYTES_MAX, limits::BATCH_FRAMES_MAX);
-            let what = format!("the batch has {count} frames of {bytes} bytes, the limits are {frames_max} and {max}; split it");
+            let what = format!(
+                "the batch has {count} frames of {bytes} bytes, the limits are {frames_max} and {max}; split it"
+            );
             return Err(Error::invalid(what));
         }
         Ok(())

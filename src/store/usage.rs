@@ -61,6 +61,12 @@ impl Usage {
         uses >= Self::USES_MIN && self.recomputes.load(Ordering::Relaxed) * 100 >= uses * 95
     }
 
+    /// Whether anything happened since the last tally.
+    pub(crate) fn is_dirty(&self) -> bool {
+        let counts = [&self.asked, &self.served, &self.dropped];
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0) || !self.used.lock().is_empty()
+    }
+
     /// Adds the counts since the last tally.
     pub(crate) fn add_to(&self, counters: &mut Counters) {
         counters.asked += self.asked.load(Ordering::Relaxed);

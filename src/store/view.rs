@@ -84,10 +84,19 @@ impl Snapshot {
         }))
     }
 
+    /// Looks up live rollouts; an id that is not live is an error.
+    pub(crate) fn of_all(published: &Published, ids: &[RolloutId]) -> Result<Vec<Self>> {
+        let find = |id: &RolloutId| {
+            Self::of(published, *id)?.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))
+        };
+        ids.iter().map(find).collect()
+    }
+
     /// Opens the view.
     pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
         let Self { entry, extra, segment, old, kl, first_old } = self;
-        let insert = Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
+        let insert =
+            Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
         Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
     }
 }
@@ -215,7 +224,7 @@ impl Rollout {
         self.typed(&Column::LossMask)
     }
 
-    /// Log-probs under π_old, in nats. Shape `[token_count]`. Never NaN where the loss mask is 1. They may be stale:
+    /// Log-probs under `π_old`, in nats. Shape `[token_count]`. Never NaN where the loss mask is 1. They may be stale:
     /// [`Rollout::staleness`] says so.
     ///
     /// # Errors
@@ -298,7 +307,8 @@ impl Rollout {
         let mut columns: Vec<Column> = meta
             .columns()
             .filter_map(|column| {
-                let named = || meta.names.get(column.code.name_index()?).map(|name| Column::Named(name.as_str().to_owned()));
+                let named =
+                    || meta.names.get(column.code.name_index()?).map(|name| Column::Named(name.as_str().to_owned()));
                 Column::from_code(column.code).or_else(named)
             })
             .collect();
@@ -350,7 +360,10 @@ impl Rollout {
         let id = self.entry.id;
         let found = match self.provenance(column) {
             Some(provenance) if provenance.kind == asked => return Ok(()),
-            Some(provenance) => format!("{:?} (engine {:?}, temperature {})", provenance.kind, provenance.engine, provenance.temperature),
+            Some(provenance) => format!(
+                "{:?} (engine {:?}, temperature {})",
+                provenance.kind, provenance.engine, provenance.temperature
+            ),
             None => "of unknown provenance".to_owned(),
         };
         Err(Error::invalid(format!("rollout {id}: {column} are {found}, {asked:?} ones were asked for")).of(id))
@@ -388,13 +401,17 @@ impl Rollout {
 fn view<'a>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<ColumnView<'a>> {
     ColumnView::cast(raw.dtype, raw.bytes).ok_or_else(|| {
         let (bytes, dtype) = (raw.bytes.len(), raw.dtype);
-        Error::invalid(format!("rollout {id}: {column} holds {bytes} bytes, which are no aligned {dtype} values")).of(id)
+        Error::invalid(format!("rollout {id}: {column} holds {bytes} bytes, which are no aligned {dtype} values"))
+            .of(id)
     })
 }
 
 fn cast<'a, T: Element>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<&'a [T]> {
     view(raw, column, id)?.as_slice().ok_or_else(|| {
         let (found, asked) = (raw.dtype, T::DTYPE);
-        Error::invalid(format!("rollout {id}: {column} holds {found} values, {asked} ones were asked for; nothing is cast")).of(id)
+        Error::invalid(format!(
+            "rollout {id}: {column} holds {found} values, {asked} ones were asked for; nothing is cast"
+        ))
+        .of(id)
     })
 }

@@ -53,6 +53,10 @@ impl Writer {
     /// Writes a batch; it is acknowledged only after [`super::group::Group::wait`] for its last LSN.
     pub(crate) fn write(&mut self, core: &Core, ops: &[Op<'_>]) -> Result<Written> {
         core.check_writable()?;
+        self.append(core, ops)
+    }
+
+    fn append(&mut self, core: &Core, ops: &[Op<'_>]) -> Result<Written> {
         core.check_lock()?;
         self.raise_ceilings(core, ops.len() as u64)?;
         self.overlay.forget(core.group.published());
@@ -163,6 +167,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Saves the counters that no frame carries yet, and leaves no segment unsealed.
+    pub(crate) fn close(&mut self, core: &Core) -> Result<()> {
+        if core.usage.is_dirty() {
+            self.append(core, &[Op::Tally { id_ceiling: self.next_id }])?;
+        }
+        self.seal_all(core)
+    }
+
     /// Writes the next generation, with the state as it is. Nothing may be pending.
     fn write_manifest(&mut self, core: &Core) -> Result<()> {
         debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
@@ -188,16 +200,12 @@ impl Writer {
         }
         core.group.wait_all(core)?;
         self.manifest.lsn_ceiling = self.manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
-        self.manifest.ref_version_ceiling = self.manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
+        self.manifest.ref_version_ceiling =
+            self.manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
         self.manifest.kl_version_ceiling = self.manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
         self.write_manifest(core).map_err(|error| match error.kind() {
             ErrorKind::Full => error,
             _ => core.group.poison(&error).caused_by(error),
         })
-    }
-
-    /// Whether a change of this rollout waits for its publication.
-    pub(crate) fn is_pending(&self, id: crate::ids::RolloutId) -> bool {
-        self.overlay.holds(id)
     }
 }

@@ -67,6 +67,17 @@ pub(crate) struct SegmentRecord {
     pub(crate) min_insert_lsn: Lsn,
 }
 
+impl SegmentRecord {
+    /// Whether a file of this length can be the segment. Behind a cut stands the torn tail that was cut off.
+    pub(crate) fn has_len(&self, file_len: u64) -> bool {
+        match self.state {
+            SegmentState::Active => true,
+            SegmentState::Sealed { len, .. } => file_len == len,
+            SegmentState::Cut { end, .. } => file_len >= end,
+        }
+    }
+}
+
 /// The options that the store was last opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoredOptions {

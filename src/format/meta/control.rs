@@ -130,6 +130,14 @@ impl ArchivedControlMeta {
         Some(ControlRef { range: meta.range(column.value_bytes())?, crc: meta.crc.to_native() })
     }
 
+    /// All arrays, in the order of the body.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = ControlRef> {
+        self.columns.iter().filter_map(|meta| {
+            let column = ControlColumn::from_code(meta.column.to_native())?;
+            Some(ControlRef { range: meta.range(column.value_bytes())?, crc: meta.crc.to_native() })
+        })
+    }
+
     /// The counters, where the frame carries them.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let values = self.counters.iter().map(|value| value.to_native());

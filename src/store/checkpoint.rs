@@ -1,0 +1,147 @@
+//! Checkpoints: a directory that is the store as of one moment, complete or absent.
+//!
+//! Always true:
+//! - K1. A checkpoint gets its name only once every byte and name in it is durable.
+//! - K2. Only a checkpoint of the same run is ever replaced.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, EntryKind};
+use crate::error::{Error, Result};
+use crate::format::manifest::{Manifest, ManifestKind};
+use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name};
+use crate::recovery::manifests::{self, Listing, UNFINISHED};
+use crate::store::RolloutStore;
+use crate::store::transfer::{Transfer, parent};
+
+/// How a checkpoint was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpointed {
+    /// Every segment is a hard link: no data was copied.
+    Linked,
+    /// The file system could not link: so many bytes were copied.
+    Copied {
+        /// Bytes copied.
+        bytes: u64,
+    },
+}
+
+impl RolloutStore {
+    /// Writes a checkpoint: everything committed until now, in a directory of its own that opens read-only as it is and
+    /// that [`RolloutStore::restore`] brings back. Segments are hard-linked where the file system can. A checkpoint of
+    /// the same run at that path is replaced in one step.
+    ///
+    /// Others may read and write meanwhile.
+    ///
+    /// # Errors
+    /// `Invalid` where something else stands at the path; `Full`, `Poisoned`, `Io`. No half checkpoint is left under the
+    /// path then.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpointed> {
+        let (core, dir) = (&self.core, dir.as_ref());
+        let manifest = {
+            let mut writer = core.writer.lock();
+            core.check_writable()?;
+            writer.seal_all(core)?;
+            writer.manifest.clone()
+        };
+        let disk = &*core.disk;
+        let replaces = check_target(disk, dir, &manifest)?;
+        let target_parent = parent(dir);
+        disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
+        let unfinished = beside(dir, ".tmp");
+        remove_store(disk, &unfinished).map_err(|error| Error::io("remove", &unfinished, error))?;
+        let written = write(disk, &core.dir, &unfinished, manifest)
+            .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made));
+        if written.is_err() {
+            // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
+            let _ = remove_store(disk, &unfinished);
+        }
+        written
+    }
+}
+
+/// Writes everything into a directory of another name.
+fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -> Result<Checkpointed> {
+    disk.create_dir_all(unfinished).map_err(|error| Error::io("create directory", unfinished, error))?;
+    let mut transfer = Transfer::new(disk, store, unfinished);
+    manifest.segments.iter().try_for_each(|record| transfer.bring(record))?;
+    let made = transfer.copied_bytes.map_or(Checkpointed::Linked, |bytes| Checkpointed::Copied { bytes });
+    // Writing the manifest syncs the directory, and with it the names of the segments.
+    manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, ..manifest })?;
+    Ok(made)
+}
+
+/// Gives the finished directory its name.
+fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Result<()> {
+    let failed = |error| Error::io("name the checkpoint", dir, error);
+    let sync = |error| Error::io("sync directory", &parent(dir), error);
+    if !replaces {
+        disk.rename(unfinished, dir).map_err(failed)?;
+        return disk.sync_dir(&parent(dir)).map_err(sync);
+    }
+    match disk.exchange(unfinished, dir) {
+        Ok(()) => {}
+        // Without an exchange there is a moment with neither name; never one with half a checkpoint.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            let old = beside(dir, ".old");
+            remove_store(disk, &old).map_err(failed)?;
+            disk.rename(dir, &old).map_err(failed)?;
+            disk.rename(unfinished, dir).map_err(failed)?;
+            disk.rename(&old, unfinished).map_err(failed)?;
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    disk.sync_dir(&parent(dir)).map_err(sync)?;
+    if let Err(error) = remove_store(disk, unfinished) {
+        tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint of the same run stands at the path; anything else there is an error.
+fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
+    let refuse = |what: &str| Error::invalid(format!("{} {what}; choose another path", dir.display())).at(dir);
+    match disk.entry_kind(dir).map_err(|error| Error::io("look at", dir, error))? {
+        None => return Ok(false),
+        Some(EntryKind::Directory) => {}
+        Some(_) => return Err(refuse("is not a directory")),
+    }
+    let listing = Listing::read(disk, dir)?;
+    let own = |name: &&PathBuf| !name.to_str().is_some_and(|name| name.starts_with('.'));
+    if let Some(name) = listing.foreign.iter().find(own) {
+        return Err(refuse(&format!("holds {}, which is no checkpoint's", name.display())));
+    }
+    match manifests::newest(disk, dir)? {
+        Some(theirs) if theirs.kind == ManifestKind::Live => Err(refuse("is a store")),
+        Some(theirs) if theirs.run_uuid != ours.run_uuid => Err(refuse("is a checkpoint of another run")),
+        Some(_) => Ok(true),
+        None => Err(refuse("exists and is no checkpoint")),
+    }
+}
+
+/// A name beside `dir`.
+fn beside(dir: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = dir.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes a directory of store files; other names in it are left, and it with them.
+fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if disk.entry_kind(dir)?.is_none() {
+        return Ok(());
+    }
+    let listing = Listing::read(disk, dir).map_err(io::Error::other)?;
+    let segments = listing.segments.iter().map(|segment| segment_file_name(*segment));
+    let generations = listing.generations.iter().map(|generation| manifest_file_name(*generation));
+    let others = [LOCK, INDEX, UNFINISHED].map(str::to_owned);
+    for name in generations.chain(segments).chain(others) {
+        match disk.remove_file(&dir.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    disk.remove_dir(dir)
+}

@@ -1,0 +1,388 @@
+//! The store: batches, reads, scans, plans, clocks, checkpoints.
+//!
+//! May touch everything below it. The only room that knows what a window, a plan or a step is.
+//!
+//! Always true:
+//! - D1 to D12, the promises of `docs/durability.md`.
+
+pub(crate) mod batch;
+pub(crate) mod budget;
+mod checkpoint;
+pub(crate) mod column;
+mod core;
+mod flusher;
+pub(crate) mod gather;
+mod group;
+pub(crate) mod new_rollout;
+mod open;
+pub(crate) mod options;
+pub(crate) mod plan;
+mod prepare;
+mod random;
+pub(crate) mod recompute;
+mod restore;
+mod rewind;
+pub(crate) mod rules;
+mod scans;
+mod stage;
+pub(crate) mod stats;
+mod transfer;
+mod usage;
+pub(crate) mod view;
+mod weights;
+mod writer;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Lsn, RolloutId};
+use crate::log::event::Clock;
+use crate::reason::Reason;
+use batch::WriteBatch;
+use core::Core;
+use flusher::Flusher;
+use new_rollout::NewRollout;
+use options::Options;
+use prepare::Prepared;
+use stage::{Op, Outcome};
+use view::{Rollout, Snapshot};
+use writer::Written;
+
+pub use checkpoint::Checkpointed;
+pub use rewind::Rewind;
+
+/// An open store of rollouts. A handle: clones share the store, and it may be used from any thread.
+///
+/// The last handle that goes closes the store; [`RolloutStore::close`] does so at once and tells how it went.
+///
+/// # How does a trainer use it?
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use rollstore::{Budget, Column, NewRollout, Padded, Reason, Results, RolloutStore, Stale};
+///
+/// let store = RolloutStore::options().window(8).max_version_lag(2).open(dir.path().join("rollouts"))?;
+/// let forward = |tokens: &[u32]| vec![-0.5; tokens.len()]; // your model
+///
+/// for step in 0..20 {
+///     // What the sampler made, with the log-probs of the weights that are current now.
+///     let id = store.allocate_ids(1)?.next().unwrap();
+///     let tokens = [1, 2, 3];
+///     let version = store.ref_version();
+///     store.insert(NewRollout::new(id, step).completion_ids(&tokens[..]).old_logps(forward(&tokens), version))?;
+///
+///     // What is out of window or stale, a little at a time.
+///     store.recompute(step, Budget::rollouts(2), |work| {
+///         let rows = work.rollouts().map(|rollout| Ok((rollout.id(), forward(rollout.completion_ids()?))));
+///         rows.collect::<Result<Results, rollstore::Error>>()
+///     })?;
+///
+///     // Change the weights, then advance: plans wait meanwhile.
+///     store.weight_update(step, || Ok::<_, std::convert::Infallible>(()))?;
+/// }
+/// store.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RolloutStore {
+    core: Arc<Core>,
+    /// Closes the store with the last handle.
+    closer: Arc<Closer>,
+}
+
+/// What the last handle does.
+#[derive(Debug)]
+struct Closer {
+    core: Arc<Core>,
+    flusher: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl RolloutStore {
+    /// Options to open a store with.
+    pub fn options() -> Options {
+        Options::new()
+    }
+
+    fn start(core: Core) -> Result<Self> {
+        let core = Arc::new(core);
+        let thread = if core.read_only {
+            None
+        } else {
+            let started = Flusher::start(&core);
+            Some(started.map_err(|error| Error::io("start the index thread for", &core.dir, error))?)
+        };
+        let closer = Arc::new(Closer { core: Arc::clone(&core), flusher: Mutex::new(thread) });
+        Ok(Self { core, closer })
+    }
+
+    /// The store's directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.core.dir
+    }
+
+    /// Steps for which old logps count as fresh.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.core.rules.window
+    }
+
+    /// Advances of the ref version for which old logps count as fresh.
+    #[must_use]
+    pub fn max_version_lag(&self) -> u64 {
+        self.core.rules.max_version_lag
+    }
+
+    /// The current ref version: of the weights that old logps computed now are made with. A new store's is 0.
+    #[must_use]
+    pub fn ref_version(&self) -> u64 {
+        self.core.published.read().state.ref_clock.current
+    }
+
+    /// The current version of the KL reference.
+    #[must_use]
+    pub fn kl_ref_version(&self) -> u64 {
+        self.core.published.read().state.kl_clock.current
+    }
+
+    /// The ref version that an advance with this label made. Labels are the trainer's own version numbers; the last
+    /// [`limits::LABELS_KEPT`](crate::limits::LABELS_KEPT) are kept.
+    #[must_use]
+    pub fn ref_version_of(&self, label: u64) -> Option<u64> {
+        self.core.published.read().state.ref_clock.version_of(label)
+    }
+
+    /// The highest step that the trainer itself acted at: by an advance, a weight update or an apply.
+    #[must_use]
+    pub fn clock(&self) -> Option<u64> {
+        self.core.published.read().state.clock
+    }
+
+    /// The cursor of the last commit that set one.
+    #[must_use]
+    pub fn cursor(&self) -> Option<Arc<[u8]>> {
+        self.core.published.read().state.cursor.clone()
+    }
+
+    /// The number of live rollouts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.core.published.read().index.len()
+    }
+
+    /// Whether there are no live rollouts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A view of a rollout; `None` where the id is not live.
+    ///
+    /// # Errors
+    /// `Damaged` where its frame is not what was written, `Io`, `Invalid` for a closed store.
+    pub fn get(&self, id: RolloutId) -> Result<Option<Rollout>> {
+        self.core.check_open()?;
+        let (snapshot, state) = {
+            let published = self.core.published.read();
+            (Snapshot::of(&published, id)?, Arc::clone(&published.state))
+        };
+        snapshot.map(|snapshot| snapshot.open(&state, &self.core.rules)).transpose()
+    }
+
+    /// A batch: any operations, one atomic commit.
+    pub fn batch(&self) -> WriteBatch<'_> {
+        WriteBatch::new(self)
+    }
+
+    /// Inserts one rollout: a batch of one. Returns its incarnation.
+    ///
+    /// # Errors
+    /// As for [`WriteBatch::insert`] and [`WriteBatch::commit`].
+    pub fn insert(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
+        Ok(self.commit(&[Op::Insert(Prepared::insert(rollout)?)])?.last_lsn)
+    }
+
+    /// Replaces one live rollout: a batch of one.
+    ///
+    /// # Errors
+    /// As for [`WriteBatch::replace`] and [`WriteBatch::commit`].
+    pub fn replace(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
+        Ok(self.commit(&[Op::Replace(Prepared::insert(rollout)?)])?.last_lsn)
+    }
+
+    /// Ends rollouts and returns how many were live; the others are passed over.
+    ///
+    /// # Errors
+    /// As for [`WriteBatch::commit`].
+    pub fn retire(&self, ids: &[RolloutId], reason: Reason) -> Result<u64> {
+        let written = self.commit(&[Op::Retire { ids: ids.to_vec(), reason }])?;
+        Ok(if let [Outcome::Retired(count)] = written.outcomes[..] { count } else { 0 })
+    }
+
+    /// Sets the cursor alone; see [`WriteBatch::cursor`].
+    ///
+    /// # Errors
+    /// As for [`WriteBatch::commit`].
+    pub fn set_cursor(&self, cursor: &[u8]) -> Result<Lsn> {
+        Ok(self.commit(&[Op::Cursor(Arc::from(cursor))])?.last_lsn)
+    }
+
+    /// Counts the ref version up and returns it: the weights that old logps are made with changed at `step`. One log
+    /// record, whatever the number of rollouts. The same label as the current one again is a no-op, so that a trainer
+    /// that is not sure may repeat itself.
+    ///
+    /// # Errors
+    /// `Invalid` for a step that the trainer cannot be at or an older label; `Full`, `Poisoned`, `Io`.
+    pub fn advance_ref_version(&self, step: u64, label: Option<u64>) -> Result<u64> {
+        self.advance(Clock::Ref, Some(step), label)
+    }
+
+    /// Counts the version of the KL reference up and returns it. It has a clock of its own: old logps stay fresh.
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::advance_ref_version`].
+    pub fn advance_kl_ref_version(&self, label: Option<u64>) -> Result<u64> {
+        self.advance(Clock::KlRef, None, label)
+    }
+
+    fn advance(&self, clock: Clock, step: Option<u64>, label: Option<u64>) -> Result<u64> {
+        let written = self.commit(&[Op::Advance { clock, step, label }])?;
+        Ok(if let [Outcome::Version(version)] = written.outcomes[..] { version } else { written.ref_version })
+    }
+
+    /// Changes the weights by `update`, then advances the ref version: plans wait meanwhile, so that none is made of
+    /// weights in change. Where `update` fails or panics the version advances all the same: when in doubt, stale.
+    ///
+    /// # Errors
+    /// `Compute` where `update` fails; `Invalid` from inside another weight update's closure, or for a step that the
+    /// trainer cannot be at (`update` is not called then); as for [`RolloutStore::advance_ref_version`].
+    pub fn weight_update<T, E>(&self, step: u64, update: impl FnOnce() -> Result<T, E>) -> Result<T>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let updating = self.core.gate.update()?;
+        self.core.check_writable()?;
+        self.core.rules.check_acted(self.clock(), step)?;
+        let updated = panic::catch_unwind(AssertUnwindSafe(update));
+        let advanced = self.advance_ref_version(step, None);
+        drop(updating);
+        match updated {
+            Ok(Ok(value)) => advanced.map(|_| value),
+            Ok(Err(error)) => {
+                let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+                let message = format!("the weight update failed; the ref version advanced all the same: {source}");
+                advanced.and(Err(Error::new(ErrorKind::Compute, message).caused_by(source)))
+            }
+            Err(panic) => panic::resume_unwind(panic),
+        }
+    }
+
+    /// Hands out `count` ids, in a row, that were never used or handed out before. They survive a crash unused: none is
+    /// handed out twice.
+    ///
+    /// # Errors
+    /// `Invalid` where so many are not left below 2^63; as for [`WriteBatch::commit`].
+    pub fn allocate_ids(&self, count: u64) -> Result<impl Iterator<Item = RolloutId> + use<>> {
+        /// Reserved at a time, so that few calls wait for the disk.
+        const RESERVED: u64 = 1 << 16;
+        let (ids, lsn) = {
+            let mut writer = self.core.writer.lock();
+            self.core.check_writable()?;
+            let start = writer.next_id;
+            let end = start.checked_add(count).filter(|end| end.saturating_add(RESERVED) < RolloutId::FIRST_KEYED);
+            let Some(end) = end else {
+                return Err(Error::invalid(format!("{count} ids above {start} are not left; ids end at 2^63")));
+            };
+            let lsn = if end > writer.state.id_ceiling {
+                Some(writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn)
+            } else {
+                None
+            };
+            writer.next_id = end;
+            ((start..end).map(RolloutId::new), lsn)
+        };
+        lsn.map_or(Ok(()), |lsn| self.core.group.wait(&self.core, lsn))?;
+        Ok(ids)
+    }
+
+    /// Writes operations and waits until they are durable and seen.
+    fn commit(&self, ops: &[Op<'_>]) -> Result<Written> {
+        self.check_keys(ops)?;
+        let written = self.core.writer.lock().write(&self.core, ops)?;
+        self.core.group.wait(&self.core, written.last_lsn)?;
+        Ok(written)
+    }
+
+    /// Refuses a replacement under another string key of the same id: two keys collided.
+    fn check_keys(&self, ops: &[Op<'_>]) -> Result<()> {
+        for op in ops {
+            let Op::Replace(Prepared { key: Some(key), entry, .. }) = op else { continue };
+            let Some(stored) = self.get(entry.id)? else { continue };
+            if let Some(other) = stored.key().filter(|other| other != key) {
+                let id = entry.id;
+                return Err(
+                    Error::invalid(format!("keys {key:?} and {other:?} have the same id {id}; rename one")).of(id)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the store for all its handles: seals the segment, writes the manifest and the index, lets the lock go.
+    /// Views stay valid.
+    ///
+    /// # Errors
+    /// What the last writes met. Everything acknowledged is safe all the same; the next open recovers it.
+    pub fn close(self) -> Result<()> {
+        self.closer.close(true)
+    }
+
+    /// Lets everything go as a crash would: threads end, the lock is free, nothing is flushed.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        let _ = self.closer.close(false);
+    }
+}
+
+impl Closer {
+    fn close(&self, flush: bool) -> Result<()> {
+        let core = &self.core;
+        // A forked child has no flusher thread and must not touch what its parent writes.
+        if std::process::id() != core.pid || core.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        core.flusher.stop();
+        if let Some(thread) = self.flusher.lock().take() {
+            let _ = thread.join();
+        }
+        let result = if flush && !core.read_only { self.flush() } else { Ok(()) };
+        core.flusher.discard();
+        *core.lock.lock() = None;
+        result
+    }
+
+    fn flush(&self) -> Result<()> {
+        let core = &self.core;
+        core.group.check()?;
+        let mut writer = core.writer.lock();
+        writer.close(core)?;
+        drop(writer);
+        if let Err(error) = core.flusher.flush(core).and_then(|()| core.flusher.close()) {
+            tracing::warn!(%error, "the index was not written at close; the next open rebuilds it");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        if let Err(error) = self.close(true) {
+            tracing::warn!(%error, "the store was not closed cleanly; the next open recovers it");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Restore: the state of a checkpoint, under a new epoch.
+//!
+//! Always true:
+//! - Q1. The next manifest generation is the moment: before it the store is as it was, from it on it is the checkpoint's.
+//! - Q2. LSNs, segment numbers and versions go on above everything that the abandoned future may have used.
+
+use std::io;
+use std::path::Path;
+
+use crate::disk::os::OsDisk;
+use crate::disk::{Access, Disk};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
+use crate::format::names::{INDEX, manifest_file_name, segment_file_name};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::ids::Lsn;
+use crate::index::CACHE_BYTES_DEFAULT;
+use crate::limits;
+use crate::log::segment::ReadMode;
+use crate::recovery::manifests::{self, Listing};
+use crate::recovery::{Request, Survey};
+use crate::store::open::{check_empty, no_store, take_lock};
+use crate::store::options::Options;
+use crate::store::transfer::{Transfer, parent};
+use crate::store::{RolloutStore, random};
+
+impl RolloutStore {
+    /// Brings a checkpoint back into `dir`: a fresh directory, or a store of the same run, whose state since the
+    /// checkpoint is abandoned. What was fresh at the checkpoint is fresh again, since the trainer has those weights
+    /// again; nothing of the abandoned future can look fresh. The store must not be open.
+    ///
+    /// # How do I resume exactly where my trainer's checkpoint is?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{NewRollout, RolloutStore};
+    /// # let (run, saved) = (dir.path().join("rollouts"), dir.path().join("ckpt-100"));
+    /// let store = RolloutStore::options().window(8).open(&run)?;
+    /// store.insert(NewRollout::new(1, 100).old_logps(&[-0.5][..], 0))?;
+    /// store.checkpoint(&saved)?;
+    /// store.advance_ref_version(137, None)?;         // a future that will be abandoned
+    /// store.close()?;
+    ///
+    /// RolloutStore::restore(&saved, &run)?;
+    /// let store = RolloutStore::options().resume_step(100).open(&run)?;
+    /// assert!(store.get(1.into())?.unwrap().staleness(100).is_fresh());
+    /// assert!(store.advance_ref_version(100, None)? > 1, "version 1 is not used twice");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` where there is no checkpoint, `Invalid` for a store of another run or something else, `Locked` while
+    /// the store is open, `Damaged`, `Full`, `Io`. Before its last step nothing of the old store has changed.
+    pub fn restore(checkpoint: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
+        restore(&OsDisk, checkpoint.as_ref(), dir.as_ref())
+    }
+}
+
+impl Options {
+    /// [`RolloutStore::restore`] on the file system of these options.
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::restore`].
+    pub fn restore(&self, checkpoint: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
+        restore(&*self.disk, checkpoint.as_ref(), dir.as_ref())
+    }
+}
+
+fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
+    let saved = manifests::newest(disk, checkpoint)?.ok_or_else(|| no_store(checkpoint))?;
+    if saved.kind != ManifestKind::Checkpoint {
+        return Err(Error::invalid(format!("{} is a store, not a checkpoint", checkpoint.display())).at(checkpoint));
+    }
+    // A damaged checkpoint must not take the place of anything.
+    survey(disk, checkpoint, &saved)?;
+    disk.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+    let lock = take_lock(disk, dir)?;
+    let old = manifests::newest(disk, dir)?;
+    check_target(dir, &saved, old.as_ref())?;
+    let listing = Listing::read(disk, dir)?;
+    if old.is_none() {
+        check_empty(&listing, dir)?;
+    }
+
+    let next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
+    let mut transfer = Transfer::new(disk, checkpoint, dir);
+    for record in &next.segments {
+        if !stands_already(disk, dir, record, old.as_ref())? {
+            transfer.bring(record)?;
+        }
+    }
+    disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+    manifests::write(disk, dir, &next)?;
+    let above = parent(dir);
+    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
+
+    // The older generations tell of the abandoned future: none of them may be fallen back to.
+    let older = listing.generations.iter().filter(|generation| **generation < next.generation);
+    for name in older.map(|generation| manifest_file_name(*generation)).chain([INDEX.to_owned()]) {
+        match disk.remove_file(&dir.join(&name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("remove", &dir.join(name), error));
+            }
+            _ => {}
+        }
+    }
+    manifests::remove_orphans(disk, dir, &next)?;
+    drop(lock);
+    Ok(())
+}
+
+fn survey(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Survey> {
+    let read_mode = ReadMode { mapped: false, recheck_always: false };
+    let request = Request { disk, dir, access: Access::Read, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
+    Survey::read(&request, manifest.clone())
+}
+
+fn check_target(dir: &Path, saved: &Manifest, old: Option<&Manifest>) -> Result<()> {
+    let refuse = |what: &str| Err(Error::invalid(format!("{} {what}; restore elsewhere", dir.display())).at(dir));
+    match old {
+        Some(old) if old.kind == ManifestKind::Checkpoint => refuse("is a checkpoint itself"),
+        Some(old) if old.run_uuid != saved.run_uuid => refuse("is a store of another run"),
+        _ => Ok(()),
+    }
+}
+
+/// The generation that makes the store the checkpoint's.
+fn next_manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    saved: &Manifest,
+    old: Option<&Manifest>,
+    listing: &Listing,
+) -> Result<Manifest> {
+    let ceiling = |of: fn(&Manifest) -> u64| of(saved).max(old.map_or(0, of));
+    let (lsn, ref_version, kl_version) = (
+        ceiling(|manifest| manifest.lsn_ceiling),
+        ceiling(|manifest| manifest.ref_version_ceiling),
+        ceiling(|manifest| manifest.kl_version_ceiling),
+    );
+    let mut next = saved.clone();
+    next.kind = ManifestKind::Live;
+    next.generation = listing.generations.first().copied().unwrap_or(0).max(saved.generation) + 1;
+    next.store_uuid = old.map_or_else(random::uuid, |old| old.store_uuid);
+    next.epoch = ceiling(|manifest| manifest.epoch) + 1;
+    next.next_segment_id = listing.next_segment(old.unwrap_or(saved)).0.max(saved.next_segment_id);
+    next.options = old.map_or(saved.options, |old| old.options);
+    // No frame of this lineage lies between the checkpoint's last one and the ceiling.
+    next.state.lsn = Lsn::new(lsn);
+    next.state.ref_clock.next = ref_version;
+    next.state.kl_clock.next = kl_version;
+    next.lsn_ceiling = lsn + limits::LSNS_RESERVED;
+    next.ref_version_ceiling = ref_version + limits::VERSIONS_RESERVED;
+    next.kl_version_ceiling = kl_version + limits::VERSIONS_RESERVED;
+    if let Some(old) = old {
+        // Ids that the abandoned future handed out may still be under way in some worker.
+        let id_ceiling = match survey(disk, dir, old) {
+            Ok(survey) => survey.end_state().id_ceiling,
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                tracing::warn!(%error, "the store to be replaced is damaged; ids of its last segment may be handed out again");
+                old.state.id_ceiling
+            }
+            Err(error) => return Err(error),
+        };
+        next.state.id_ceiling = next.state.id_ceiling.max(id_ceiling);
+    }
+    Ok(next)
+}
+
+/// Whether the store already has this very segment. Another one of its number is removed, unless the store is made of it.
+fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Option<&Manifest>) -> Result<bool> {
+    let path = dir.join(segment_file_name(record.id));
+    let file = match disk.open(&path, Access::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::io("open segment", &path, error)),
+    };
+    let mut header = vec![0; SEGMENT_HEADER_BYTES];
+    let read = file.read_exact_at(&mut header, 0).and_then(|()| file.len());
+    let same = read.is_ok_and(|len| {
+        let header = SegmentHeader::decode(&header);
+        header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
+    });
+    if same {
+        return Ok(true);
+    }
+    if old.is_some_and(|old| old.segments.iter().any(|listed| listed.id == record.id)) {
+        let message = format!("{} is another segment than the checkpoint's of that number", path.display());
+        return Err(Error::invalid(format!("{message}; restore into a fresh directory")).at(&path));
+    }
+    disk.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+    Ok(false)
+}

@@ -1,0 +1,93 @@
+//! Which rollouts are out of window, stale, due or missing: from the index, in order, touching only what is returned.
+
+use crate::format::entry::Has;
+use crate::ids::RolloutId;
+use crate::store::RolloutStore;
+use crate::store::core::Published;
+
+impl RolloutStore {
+    /// Every live rollout, oldest born first, then by id.
+    #[must_use]
+    pub fn ids(&self) -> Vec<RolloutId> {
+        self.core.published.read().index.select(Some(u64::MAX), |_| true)
+    }
+
+    /// Rollouts whose `age = step - born_step` is above the window. O(result), ordered by born step, then id.
+    #[must_use]
+    pub fn out_of_window(&self, step: u64) -> Vec<RolloutId> {
+        self.core.published.read().index.select(self.core.rules.born_below(step), |_| false)
+    }
+
+    /// Rollouts whose old logps are more than `max_version_lag` advances behind, or of an abandoned version. O(result),
+    /// ordered by born step, then id.
+    #[must_use]
+    pub fn stale(&self) -> Vec<RolloutId> {
+        let published = self.core.published.read();
+        published.index.select(None, self.is_stale(&published))
+    }
+
+    /// Rollouts that are out of window or stale: what [`RolloutStore::plan_due`] hands out. Those that are merely missing
+    /// are computed when they are asked for. O(result), ordered by born step, then id.
+    #[must_use]
+    pub fn needs_recompute(&self, step: u64) -> Vec<RolloutId> {
+        let published = self.core.published.read();
+        published.index.select(self.core.rules.born_below(step), self.is_stale(&published))
+    }
+
+    /// Rollouts born more than the step skew after `step`: never fresh at it. O(result), ordered by born step, then id.
+    #[must_use]
+    pub fn from_future(&self, step: u64) -> Vec<RolloutId> {
+        self.core.published.read().index.born_above(step.saturating_add(self.core.rules.step_skew))
+    }
+
+    /// Rollouts without old logps, ordered by born step, then id. Looks at every rollout.
+    #[must_use]
+    pub fn missing(&self) -> Vec<RolloutId> {
+        let published = self.core.published.read();
+        let mut missing: Vec<_> = published
+            .index
+            .iter()
+            .filter(|entry| !entry.has.contains(Has::OLD))
+            .map(|entry| (entry.born_step, entry.id))
+            .collect();
+        missing.sort_unstable();
+        missing.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// How many rollouts are out of window at `step`, without listing them.
+    #[must_use]
+    pub fn count_out_of_window(&self, step: u64) -> u64 {
+        self.core.published.read().index.count(self.core.rules.born_below(step), |_| false) as u64
+    }
+
+    /// How many rollouts are stale, without listing them.
+    #[must_use]
+    pub fn count_stale(&self) -> u64 {
+        let published = self.core.published.read();
+        published.index.count(None, self.is_stale(&published)) as u64
+    }
+
+    /// How many rollouts are due at `step`, without listing them.
+    #[must_use]
+    pub fn count_needs_recompute(&self, step: u64) -> u64 {
+        let published = self.core.published.read();
+        published.index.count(self.core.rules.born_below(step), self.is_stale(&published)) as u64
+    }
+
+    /// How many rollouts are from the future at `step`, without listing them.
+    #[must_use]
+    pub fn count_from_future(&self, step: u64) -> u64 {
+        self.core.published.read().index.count_born_above(step.saturating_add(self.core.rules.step_skew)) as u64
+    }
+
+    /// How many rollouts have no old logps. Looks at every rollout.
+    #[must_use]
+    pub fn count_missing(&self) -> u64 {
+        self.core.published.read().index.iter().filter(|entry| !entry.has.contains(Has::OLD)).count() as u64
+    }
+
+    fn is_stale<'a>(&self, published: &'a Published) -> impl Fn(u64) -> bool + 'a {
+        let rules = self.core.rules;
+        move |version| rules.is_stale(&published.state.ref_clock, version)
+    }
+}

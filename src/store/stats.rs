@@ -1,0 +1,129 @@
+//! Figures of a store, as one value.
+
+use crate::ids::Lsn;
+use crate::reason::Reason;
+use crate::store::RolloutStore;
+use crate::store::usage::RATIO_WARNING;
+
+/// Figures of a store as of one committed state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Live rollouts.
+    pub live: u64,
+    /// Prompt and completion tokens of the live rollouts.
+    pub tokens: u64,
+    /// Live rollouts without old logps.
+    pub missing: u64,
+    /// Live rollouts whose old logps are more than `max_version_lag` advances behind.
+    pub stale: u64,
+    /// Live rollouts out of window at the clock; 0 while there is no clock.
+    pub out_of_window: u64,
+    /// The current ref version.
+    pub ref_version: u64,
+    /// The label of the current ref version, where it has one.
+    pub ref_label: Option<u64>,
+    /// The current version of the KL reference.
+    pub kl_ref_version: u64,
+    /// The highest step that the trainer acted at.
+    pub clock: Option<u64>,
+    /// The born step of the oldest rollout.
+    pub oldest_born_step: Option<u64>,
+    /// Steps for which old logps count as fresh.
+    pub window: u64,
+    /// Advances for which old logps count as fresh.
+    pub max_version_lag: u64,
+    /// Bytes of the segments' published parts.
+    pub log_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
+    /// LSN of the last frame that readers see.
+    pub last_lsn: Lsn,
+    /// The highest LSN known to be on disk.
+    pub durable_lsn: Lsn,
+    /// Counts for the life of the lineage.
+    pub counters: StatsCounters,
+    /// Index entries that scans of this handle looked at.
+    pub index_entries_touched: u64,
+    /// Bytes of segments that were read to open the store.
+    pub open_log_bytes_read: u64,
+    /// What a person should look at, in plain words.
+    pub warnings: Vec<String>,
+}
+
+/// Counts for the life of the lineage; a restore takes them back to the checkpoint's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatsCounters {
+    /// Rollouts inserted.
+    pub inserted: u64,
+    /// Ids given to `plan_for`, `get_or_compute` and `gather`.
+    pub asked: u64,
+    /// Of those, the ones that were fresh.
+    pub served: u64,
+    /// Log-probs computed and stored.
+    pub computed: u64,
+    /// Results that came late.
+    pub dropped: u64,
+    /// Rollouts retired before anyone asked for them.
+    pub retired_unused: u64,
+    /// Rollouts retired, by reason.
+    pub retired: Vec<(Reason, u64)>,
+}
+
+impl StatsCounters {
+    /// Rollouts retired for any reason.
+    #[must_use]
+    pub fn retired_total(&self) -> u64 {
+        self.retired.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl RolloutStore {
+    /// Figures of the store. Looks at every rollout once, for those that are missing.
+    ///
+    /// # Errors
+    /// `Invalid` where the store is closed.
+    pub fn stats(&self) -> crate::Result<Stats> {
+        self.core.check_open()?;
+        let missing = self.count_missing();
+        let published = self.core.published.read();
+        let state = &published.state;
+        let rules = self.core.rules;
+        let is_stale = |version| rules.is_stale(&state.ref_clock, version);
+        let born_below = state.clock.and_then(|clock| rules.born_below(clock));
+        let mut counters = state.counters;
+        self.core.usage.add_to(&mut counters);
+        let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
+        Ok(Stats {
+            live: published.index.len() as u64,
+            tokens: published.index.token_total(),
+            missing,
+            stale: published.index.count(None, is_stale) as u64,
+            out_of_window: born_below.map_or(0, |bound| published.index.count(Some(bound), |_| false) as u64),
+            ref_version: state.ref_clock.current,
+            ref_label: state.ref_clock.current_label(),
+            kl_ref_version: state.kl_clock.current,
+            clock: state.clock,
+            oldest_born_step: published.index.iter().map(|entry| entry.born_step).min(),
+            window: rules.window,
+            max_version_lag: rules.max_version_lag,
+            log_bytes: published.segments.values().map(|segment| segment.published_bytes()).sum(),
+            segments: published.segments.len() as u64,
+            last_lsn: state.lsn,
+            durable_lsn: self.core.group.durable(),
+            counters: StatsCounters {
+                inserted: counters.inserted,
+                asked: counters.asked,
+                served: counters.served,
+                computed: counters.computed,
+                dropped: counters.dropped,
+                retired_unused: counters.retired_unused,
+                retired: Reason::ALL.iter().map(|reason| (*reason, count_of(*reason))).collect(),
+            },
+            index_entries_touched: published.index.touched(),
+            open_log_bytes_read: self.core.open_log_bytes_read,
+            warnings: self.core.usage.ratio_is_one().then(|| RATIO_WARNING.to_owned()).into_iter().collect(),
+        })
+    }
+}
