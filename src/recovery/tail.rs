@@ -5,7 +5,8 @@ use crate::disk::Disk;
 use crate::error::{Damage, Error, Result};
 use crate::format::fault::Fault;
 use crate::ids::{Lsn, SegmentId};
-use crate::log::scan::{Scan, ScannedFrame, Tail};
+use crate::log::check::ScannedFrame;
+use crate::log::scan::{Scan, Tail};
 use crate::log::segment::fault_at;
 use crate::state::State;
 
@@ -60,7 +61,7 @@ fn judge(listed: &Listed, scan: &Scan<'_>, state: &State, tail: &Tail, end_lsn: 
     let witness = if tail.attested.max(state.lsn) >= missing {
         Some("the manifest or an earlier frame".to_owned())
     } else {
-        let behind = scan.attests_behind(offset, missing)?;
+        let behind = scan.frame_behind(offset, |header| header.durable_lsn >= missing)?;
         behind.map(|at| format!("the frame at byte {at}"))
     };
     let Some(witness) = witness else { return Ok(()) };
