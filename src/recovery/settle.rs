@@ -12,7 +12,7 @@ use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::log::active::Active;
-use crate::log::scan::ScannedFrame;
+use crate::log::check::ScannedFrame;
 
 impl Survey {
     /// Whether every segment is sealed or cut.
@@ -97,11 +97,12 @@ fn write_again(
     };
     let bytes: u64 = frames.iter().map(|frame| frame.header.frame_len()).sum();
     let capacity = bytes.saturating_add(SEGMENT_HEADER_BYTES as u64);
+    let file = source.open(request.disk)?;
     let mut active = Active::create(request.disk, request.dir, &header, capacity, request.read_mode)?;
     for mut frame in frames {
         active.adopt(frame.header, &mut frame.event, durable_lsn, |buffer, at| {
             let offset = frame.offset.saturating_add(at);
-            let read = source.file.read_exact_at(buffer, offset);
+            let read = file.read_exact_at(buffer, offset);
             read.map_err(|error| Error::io(format_args!("read at {offset}"), &source.path, error))
         })?;
     }
