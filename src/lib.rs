@@ -32,6 +32,7 @@ pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};
+pub use store::repair::Repaired;
 pub use store::rules::Staleness;
 pub use store::stats::{Stats, StatsCounters};
 pub use store::view::{ColumnInfo, Rollout};

@@ -20,6 +20,7 @@ pub(crate) mod plan;
 mod prepare;
 mod random;
 pub(crate) mod recompute;
+pub(crate) mod repair;
 mod restore;
 mod rewind;
 pub(crate) mod rules;
