@@ -98,7 +98,7 @@ impl RolloutStore {
         for (position, snapshot) in snapshots.into_iter().enumerate() {
             let entry = snapshot.entry;
             if !entry.has.contains(Has::USED) {
-                first_time.push(entry.id);
+                first_time.push(snapshot.incarnation());
             }
             let staleness = self.core.rules.staleness(&state.ref_clock, &entry, step);
             if staleness.is_fresh() {
@@ -110,7 +110,8 @@ impl RolloutStore {
                 positions.push(position);
             }
         }
-        self.core.usage.asked(ids.len() as u64, fresh, again, first_time);
+        self.core.usage.asked(ids.len() as u64, fresh, first_time);
+        self.core.usage.planned(fresh, again);
         let (instance, kind) = (self.core.instance, EntryKind::OldLogps);
         Ok(Plan { instance, kind, step, version, planned_version: version, items, positions, damaged: Vec::new() })
     }

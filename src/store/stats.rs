@@ -93,7 +93,7 @@ impl RolloutStore {
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let born_below = state.clock.and_then(|clock| rules.born_below(clock));
         let mut counters = state.counters;
-        self.core.usage.add_to(&mut counters);
+        self.core.usage.pending().add_to(&mut counters);
         let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
         Ok(Stats {
             live: published.index.len() as u64,
