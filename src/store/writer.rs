@@ -13,7 +13,7 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::limits;
 use crate::log::active::Active;
-use crate::log::event::NewFrame;
+use crate::log::event::{Event, NewFrame};
 use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
@@ -75,7 +75,7 @@ impl Writer {
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
         self.next_lsn = state.lsn.next();
-        self.next_id = self.next_id.max(state.id_ceiling);
+        self.next_id = self.next_id.max(counted_ids_end(&events));
         self.overlay.add(changes);
         self.state = state;
         core.group.push(Publication {
@@ -211,4 +211,13 @@ impl Writer {
             _ => core.group.poison(&error).caused_by(error),
         })
     }
+}
+
+/// One above the highest counted id that these events insert; 0 where they insert none.
+fn counted_ids_end(events: &[Event]) -> u64 {
+    let inserted = events.iter().filter_map(|event| match event {
+        Event::Rollout(entry) if !entry.id.is_keyed() => Some(entry.id.get().saturating_add(1)),
+        _ => None,
+    });
+    inserted.max().unwrap_or(0)
 }
