@@ -104,8 +104,7 @@ fn lopsided(first: &Column, second: &Column) -> NewRollout<'static> {
 
 #[test]
 fn two_columns_of_different_lengths_are_named_with_both() {
-    let columns =
-        [Column::CompletionIds, Column::SamplerLogps, Column::OldLogps, Column::KlRefLogps, Column::LossMask];
+    let columns = [Column::CompletionIds, Column::SamplerLogps, Column::OldLogps, Column::KlRefLogps, Column::LossMask];
     for first in &columns {
         for second in columns.iter().filter(|second| *second != first) {
             let error = refused(|store| store.insert(lopsided(first, second)));
@@ -330,7 +329,11 @@ fn a_segment_of_a_newer_format_is_not_read() {
         let scratch = Scratch::new();
         let store = scratch.open();
         store.insert(with_old(1, 5, -1.0, 0)).unwrap();
-        if closed { store.close().unwrap() } else { store.abandon() }
+        if closed {
+            store.close().unwrap()
+        } else {
+            store.abandon()
+        }
         of_a_newer_format(&newest_file(&scratch.store_dir(), "seg-"), |_| 4092);
         let read = open(&scratch.store_dir()).and_then(|store| store.get(1.into()).map(drop));
         assert_says(&read.unwrap_err(), ErrorKind::TooNew, &["seg-", "format version 2"]);
