@@ -50,6 +50,17 @@ pub(crate) enum Op<'a> {
     },
 }
 
+impl Op<'_> {
+    /// Rollouts with log-probs that look as if they were filled in.
+    pub(crate) fn zero_logps_count(&self) -> usize {
+        match self {
+            Op::Insert(prepared) | Op::Replace(prepared) => usize::from(prepared.has_zero_logps),
+            Op::Apply { updates, .. } => updates.iter().filter(|update| update.prepared.has_zero_logps).count(),
+            _ => 0,
+        }
+    }
+}
+
 /// Computed log-probs, and the rollout as it was when they were asked for.
 #[derive(Debug)]
 pub(crate) struct Update {

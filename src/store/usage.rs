@@ -24,6 +24,8 @@ pub(crate) struct Usage {
     uses: AtomicU64,
     recomputes: AtomicU64,
     warned: AtomicBool,
+    /// Writes of log-probs that are all zero.
+    zero_logps: AtomicU64,
 }
 
 /// Counts on their way into a batch.
@@ -49,9 +51,16 @@ impl Pending {
 }
 
 /// What the ratio guard says.
-pub(crate) const RATIO_WARNING: &str = "nearly every use of a rollout recomputes its old logps, so that the ratio \
+const RATIO_WARNING: &str = "nearly every use of a rollout recomputes its old logps, so that the ratio \
     π_new / π_old is always 1 and nothing is clipped; advance the ref version less often (once a generation, not once an \
     optimizer step) or raise max_version_lag";
+
+fn zero_warning(count: u64) -> String {
+    format!(
+        "{count} rollouts were written with log-probs that are all zero, which says that every token was certain; where an \
+         engine returned none, leave the column out"
+    )
+}
 
 impl Usage {
     /// Uses below this are too few to judge the ratio by.
@@ -76,6 +85,20 @@ impl Usage {
         }
     }
 
+    /// Log-probs were written that are all zero.
+    pub(crate) fn wrote_zero_logps(&self, count: u64) {
+        if count > 0 && self.zero_logps.fetch_add(count, Ordering::Relaxed) == 0 {
+            tracing::warn!("{}", zero_warning(count));
+        }
+    }
+
+    /// What a person should look at, in plain words.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let zero_logps = self.zero_logps.load(Ordering::Relaxed);
+        let ratio = self.ratio_is_one().then(|| RATIO_WARNING.to_owned());
+        ratio.into_iter().chain((zero_logps > 0).then(|| zero_warning(zero_logps))).collect()
+    }
+
     /// Results came too late.
     pub(crate) fn dropped(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
@@ -87,7 +110,7 @@ impl Usage {
     }
 
     /// Whether 95 of 100 uses recompute.
-    pub(crate) fn ratio_is_one(&self) -> bool {
+    fn ratio_is_one(&self) -> bool {
         let uses = self.uses.load(Ordering::Relaxed);
         uses >= Self::USES_MIN && self.recomputes.load(Ordering::Relaxed) * 100 >= uses * 95
     }
