@@ -12,6 +12,7 @@ mod error;
 mod format;
 mod ids;
 mod index;
+pub mod inspect;
 pub mod limits;
 mod log;
 mod reason;

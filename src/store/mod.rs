@@ -42,6 +42,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lsn, RolloutId};
+use crate::inspect::{self, Verification};
 use crate::log::event::Clock;
 use crate::reason::Reason;
 use batch::WriteBatch;
@@ -333,6 +334,16 @@ impl RolloutStore {
             }
         }
         Ok(())
+    }
+
+    /// Checks every byte of the store's files, read-only and by positioned reads, while others go on; see
+    /// [`inspect::verify`](crate::inspect::verify).
+    ///
+    /// # Errors
+    /// `Io` where a file cannot be read. Damage is no error: it is what is reported.
+    pub fn verify(&self) -> Result<Verification> {
+        self.core.check_open()?;
+        inspect::verify_on(&*self.core.disk, &self.core.dir)
     }
 
     /// Closes the store for all its handles: seals the segment, writes the manifest and the index, lets the lock go.
