@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Access, Disk};
-use crate::error::{Damage, Error, Result};
+use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentState};
 use crate::format::names::{
     INDEX, LOCK, manifest_file_name, parse_manifest_file_name, parse_segment_file_name, segment_file_name,
@@ -73,6 +73,8 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     };
     let refused = match read(disk, dir, *newest) {
         Ok(manifest) => return Ok(Some(manifest)),
+        // A newer version wrote it: what an older generation says is not true any more.
+        Err(error) if error.kind() == ErrorKind::TooNew => return Err(error),
         Err(error) => error,
     };
     // An older generation serves only where nothing happened since: else it would be a store of the past.

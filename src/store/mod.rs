@@ -317,6 +317,8 @@ impl RolloutStore {
         self.check_keys(ops)?;
         let written = self.core.writer.lock().write(&self.core, ops)?;
         self.core.group.wait(&self.core, written.last_lsn)?;
+        let zero_logps: usize = ops.iter().map(Op::zero_logps_count).sum();
+        self.core.usage.wrote_zero_logps(zero_logps as u64);
         Ok(written)
     }
 

@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What the tests of rollstore share.
+
+pub mod scratch;
