@@ -19,7 +19,7 @@ use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store, take_lock};
 use crate::store::options::Options;
-use crate::store::transfer::{Transfer, parent};
+use crate::store::transfer::{Transfer, sync_names_above};
 use crate::store::{RolloutStore, random};
 
 impl RolloutStore {
@@ -88,8 +88,7 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     }
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     manifests::write(disk, dir, &next)?;
-    let above = parent(dir);
-    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
+    sync_names_above(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.
     manifests::remove_older(disk, dir, &next)?;
