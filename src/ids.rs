@@ -138,6 +138,6 @@ impl Location {
     /// The location of a frame at a byte offset; `None` where the offset is unaligned or beyond 256 GiB.
     pub(crate) fn at(segment: SegmentId, offset_bytes: u64) -> Option<Self> {
         let offset_units = u32::try_from(offset_bytes / Self::UNIT_BYTES).ok()?;
-        (offset_bytes % Self::UNIT_BYTES == 0).then_some(Self { segment, offset_units })
+        offset_bytes.is_multiple_of(Self::UNIT_BYTES).then_some(Self { segment, offset_units })
     }
 }

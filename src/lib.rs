@@ -1,5 +1,7 @@
 //! An embedded, crash-safe store for the rollouts of RL post-training and their per-token log-probs.
 
+#![warn(clippy::unwrap_used)]
+
 #[cfg(not(target_endian = "little"))]
 compile_error!(
     "rollstore reads its arrays in place and they lie on disk little-endian: big-endian machines are not supported"
@@ -32,4 +34,4 @@ pub use store::recompute::{Recomputed, Served, ServedFrom};
 pub use store::rules::Staleness;
 pub use store::stats::{Stats, StatsCounters};
 pub use store::view::{ColumnInfo, Rollout};
-pub use store::{Checkpointed, RolloutStore};
+pub use store::{Checkpointed, Rewind, RolloutStore};

@@ -4,7 +4,7 @@
 //!
 //! Always true:
 //! - T1. A state reflects exactly the frames up to its LSN.
-//! - T2. The clock and the LSN never move back.
+//! - T2. The LSN never moves back, and the clock only by a rewind.
 
 use std::sync::Arc;
 
@@ -98,6 +98,11 @@ impl State {
                 if let Some(step) = step {
                     self.act(*step);
                 }
+            }
+            Event::Rewind { step, ref_version, kl_version } => {
+                Arc::make_mut(&mut self.ref_clock).restart(*ref_version);
+                Arc::make_mut(&mut self.kl_clock).restart(*kl_version);
+                self.clock = Some(*step);
             }
             Event::Cursor(cursor) => self.cursor = Some(Arc::clone(cursor)),
             Event::Tally { counters, id_ceiling, .. } => {

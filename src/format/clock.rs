@@ -60,13 +60,6 @@ impl VersionClock {
         None
     }
 
-    /// Issues the next version as a child of the current one, and returns it.
-    pub(crate) fn advance(&mut self, label: Option<u64>) -> u64 {
-        let version = self.next;
-        self.follow(version, label);
-        version
-    }
-
     /// Makes `version`, which was not issued before, a child of the current one.
     pub(crate) fn follow(&mut self, version: u64, label: Option<u64>) {
         self.next = version;
@@ -82,13 +75,13 @@ impl VersionClock {
         }
     }
 
-    /// Issues the next version without ancestors, and returns it: every version before is of no lineage, and its label
-    /// of no meaning.
-    pub(crate) fn restart(&mut self) -> u64 {
+    /// Makes `version`, which was not issued before, the only one of the lineage: every version before is of no lineage,
+    /// and its label of no meaning.
+    pub(crate) fn restart(&mut self, version: u64) {
+        self.next = version;
         let version = self.issue();
         self.lineage = vec![VersionInterval { first: version, last: version }];
         self.labels.clear();
-        version
     }
 
     /// The version that the label was last given to, among the labels kept.
@@ -139,10 +132,9 @@ mod tests {
     #[test]
     fn lag_counts_advances_across_gaps_in_the_numbers() {
         let mut clock = VersionClock::new();
-        clock.advance(None);
-        clock.next = 100;
-        assert_eq!(clock.advance(None), 100);
-        assert_eq!(clock.advance(None), 101);
+        clock.follow(1, None);
+        clock.follow(100, None);
+        clock.follow(101, None);
         assert_eq!(clock.lineage.len(), 2, "adjacent versions share an interval");
         let lags = [101, 100, 1, 0].map(|version| clock.lag(version));
         assert_eq!(lags, [Some(0), Some(1), Some(2), Some(3)]);
@@ -156,21 +148,21 @@ mod tests {
     #[test]
     fn a_restart_leaves_no_ancestor_and_no_label() {
         let mut clock = VersionClock::new();
-        clock.advance(Some(7));
-        assert_eq!(clock.restart(), 2);
+        clock.follow(1, Some(7));
+        clock.restart(2);
         assert_eq!((clock.lag(2), clock.lag(1), clock.lag(0)), (Some(0), None, None));
         assert_eq!((clock.version_of(7), clock.current_label()), (None, None));
-        assert_eq!(clock.advance(None), 3);
+        clock.follow(3, None);
         assert_eq!(clock.lag(2), Some(1));
     }
 
     #[test]
     fn a_label_names_the_version_that_it_was_last_given_to() {
         let mut clock = VersionClock::new();
-        clock.advance(Some(10));
-        clock.advance(Some(10));
+        clock.follow(1, Some(10));
+        clock.follow(2, Some(10));
         assert_eq!((clock.version_of(10), clock.current_label()), (Some(2), Some(10)));
-        clock.advance(None);
+        clock.follow(3, None);
         assert_eq!((clock.version_of(10), clock.current_label()), (Some(2), None));
     }
 
@@ -178,7 +170,7 @@ mod tests {
     fn only_the_newest_labels_stay() {
         let mut clock = VersionClock::new();
         for label in 0..=4096 {
-            clock.advance(Some(label));
+            clock.follow(label + 1, Some(label));
         }
         assert_eq!(clock.labels.len(), LABELS_KEPT);
         assert_eq!((clock.version_of(0), clock.version_of(1)), (None, Some(2)));

@@ -145,7 +145,7 @@ impl FrameFlags {
     /// The rollout had been asked for when this was written.
     pub(crate) const USED: Self = Self(1 << 3);
     /// Bits that this format knows.
-    pub(crate) const KNOWN: Self = Self(0b1111);
+    pub(crate) const KNOWN: Self = Self::BATCH_BEGIN.with(Self::BATCH_END).with(Self::MOVED).with(Self::USED);
 
     pub(crate) const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

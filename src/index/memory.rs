@@ -136,12 +136,6 @@ impl MemoryIndex {
         changes
     }
 
-    /// Puts back changes that could not be flushed. What changed meanwhile stays as it is.
-    pub(crate) fn restore_changes(&mut self, changes: &Changes) {
-        self.changed.extend(changes.upserts.iter().map(|row| row.entry.id));
-        self.changed.extend(&changes.removed);
-    }
-
     /// Takes in a row from disk, which is no change. False where a row of this id is here already.
     pub(super) fn load(&mut self, row: &Row) -> bool {
         let new = self.slab.find(row.entry.id).is_none();

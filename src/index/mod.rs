@@ -24,9 +24,9 @@ mod slab;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use entry::{Entry, Extra, FirstOld, KlEntry};
+pub(crate) use entry::{Entry, Extra};
 pub(crate) use memory::{Changes, MemoryIndex};
 pub(crate) use meta::{Identity, IndexMeta};
-pub(crate) use on_disk::{CACHE_BYTES_DEFAULT, DiskIndex, Expected, Loaded, Rejected, load};
+pub(crate) use on_disk::{CACHE_BYTES_DEFAULT, DiskIndex, Expected, load};
 pub(crate) use replay::Replay;
 pub(crate) use row::Row;

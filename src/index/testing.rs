@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Entry, Extra, FirstOld, KlEntry, Row};
+use super::entry::{FirstOld, KlEntry};
+use super::{Entry, Extra, Row};
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
 use crate::format::entry::Has;

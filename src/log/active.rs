@@ -16,7 +16,8 @@ use crate::log::seal::FooterBuilder;
 use crate::log::segment::{ReadMode, Segment};
 
 /// Zeros to pad an object with.
-static ZEROS: [u8; FRAME_ALIGN as usize] = [0; FRAME_ALIGN as usize];
+static ZEROS: [u8; 64] = [0; 64];
+const _: () = assert!(ZEROS.len() as u64 == FRAME_ALIGN, "padding never takes more");
 
 /// The segment that frames are appended to.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Active {
             .map_err(|error| Error::io("write the segment header", &path, error))?;
         // Sync the directory too: otherwise the new segment's name may vanish with the power.
         disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
-        let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode)?;
+        let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);
         let end = SEGMENT_HEADER_BYTES as u64;
         Ok(Self { segment: Arc::new(segment), file, end, footer: FooterBuilder::new(header.segment, header.salt) })
     }

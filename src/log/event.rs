@@ -21,7 +21,7 @@ use crate::ids::{Lsn, RolloutId};
 /// Which version clock an advance moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
-    /// The ref version: π_old.
+    /// The ref version: `π_old`.
     Ref,
     /// The KL reference model's version.
     KlRef,
@@ -43,6 +43,8 @@ pub(crate) enum Event {
     Retire { victims: Vec<Incarnation>, reason: u16, unused: u64 },
     /// A version clock moved on; the trainer acted at `step`.
     Advance { clock: Clock, version: u64, label: Option<u64>, step: Option<u64> },
+    /// The trainer went back to `step`: nothing computed before is fresh any more.
+    Rewind { step: u64, ref_version: u64, kl_version: u64 },
     /// The trainer's own resume position.
     Cursor(Arc<[u8]>),
     /// Totals that no other frame carries, and the rollouts that were asked for since the last one.
@@ -125,7 +127,7 @@ pub(crate) fn count(len: usize) -> u32 {
 
 /// Units of 64 bytes that an array takes.
 pub(crate) fn units(bytes: usize) -> u32 {
-    count(bytes.div_ceil(FRAME_ALIGN as usize))
+    u32::try_from((bytes as u64).div_ceil(FRAME_ALIGN)).unwrap_or(u32::MAX)
 }
 
 impl Event {
@@ -155,6 +157,13 @@ impl Event {
                 };
                 (FrameKind::Advance, meta)
             }
+            Self::Rewind { step, kl_version, .. } => {
+                let present = ControlMeta::STEP | ControlMeta::VERSION;
+                (
+                    FrameKind::Rewind,
+                    ControlMeta { present, step: *step, version: *kl_version, ..ControlMeta::default() },
+                )
+            }
             Self::Cursor(cursor) => {
                 arrays.push(ControlColumn::Cursor, cursor.to_vec());
                 (FrameKind::Cursor, ControlMeta::default())
@@ -163,7 +172,7 @@ impl Event {
                 arrays.push_u64s(ControlColumn::UsedIds, used.iter().map(|id| id.get()));
                 let present = ControlMeta::COUNTERS | ControlMeta::ID_CEILING;
                 let (counters, id_ceiling) = (counters.to_values(), *id_ceiling);
-                (FrameKind::State, ControlMeta { present, counters, id_ceiling, ..ControlMeta::default() })
+                (FrameKind::State, ControlMeta { id_ceiling, present, counters, ..ControlMeta::default() })
             }
         };
         meta.columns = arrays.columns;
@@ -174,7 +183,7 @@ impl Event {
             rollout: RolloutId::new(0),
             insert_lsn: Lsn::NONE,
             born_step: 0,
-            ref_version: 0,
+            ref_version: if let Self::Rewind { ref_version, .. } = self { *ref_version } else { 0 },
             arrays: arrays.arrays,
             meta_crc: crc32fast::hash(&meta),
             meta: Cow::Owned(meta),
@@ -210,6 +219,11 @@ impl Event {
                 let step = given(ControlMeta::STEP, meta.step.to_native());
                 Ok(Self::Advance { clock, version: meta.version.to_native(), label, step })
             }
+            FrameKind::Rewind => {
+                let meta = meta::control_meta(meta, header.body_len)?;
+                let (step, kl_version) = (meta.step.to_native(), meta.version.to_native());
+                Ok(Self::Rewind { step, ref_version: header.ref_version, kl_version })
+            }
             FrameKind::Cursor => {
                 let meta = meta::control_meta(meta, header.body_len)?;
                 Ok(Self::Cursor(array(meta, ControlColumn::Cursor, arrays)?.into()))
@@ -221,7 +235,7 @@ impl Event {
                 Ok(Self::Tally { counters, id_ceiling: meta.id_ceiling.to_native(), used })
             }
             FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
-            FrameKind::RetireLine | FrameKind::Rewind | FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
+            FrameKind::RetireLine | FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
                 Err(Fault::too_new("frame kind", header.kind.name()))
             }
         }

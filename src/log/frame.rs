@@ -118,11 +118,11 @@ impl Frame {
         let beyond = || self.segment.damage(range.start, "a column of the descriptor", "none");
         let place = self.meta()?.columns().position(|other| other.code == column.code);
         let slot = place.and_then(|place| self.copies.get(place)).ok_or_else(beyond)?;
-        if slot.get().is_none() {
-            if let Bytes::Copied(buffer) = self.segment.bytes(range.clone())? {
-                // Another thread may have been faster; its copy is the same.
-                let _ = slot.set(buffer);
-            }
+        if slot.get().is_none()
+            && let Bytes::Copied(buffer) = self.segment.bytes(range.clone())?
+        {
+            // Another thread may have been faster; its copy is the same.
+            let _ = slot.set(buffer);
         }
         slot.get().map(|buffer| &**buffer).ok_or_else(beyond)
     }

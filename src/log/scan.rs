@@ -20,6 +20,10 @@ use crate::ids::{Location, Lsn, SegmentId};
 use crate::limits;
 use crate::log::event::Event;
 
+/// Frames begin at multiples of this.
+const UNIT: usize = 64;
+const _: () = assert!(UNIT as u64 == FRAME_ALIGN, "the same number for memory");
+
 /// Bytes that are read at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -40,7 +44,6 @@ pub(crate) struct Scan<'a> {
 #[derive(Debug)]
 pub(crate) struct ScannedFrame {
     pub(crate) header: FrameHeader,
-    pub(crate) encoded: [u8; HEADER_BYTES],
     pub(crate) offset: u64,
     pub(crate) event: Event,
 }
@@ -142,11 +145,11 @@ impl Scan<'_> {
             }
         }
         // Control frames keep what they say in their arrays; those of rollouts stay where they are.
-        let control = if header.schema == SCHEMA_CONTROL { header.body_len.min(limits::BATCH_BYTES_MAX) } else { 0 };
+        let control = if header.schema == SCHEMA_CONTROL { header.body_len.min(limits::RECORD_BYTES_MAX) } else { 0 };
         let mut body = AlignedBuf::zeroed(usize::try_from(control).unwrap_or(0));
         self.read(&mut body, arrays, bytes_read)?;
         let units = u32::try_from(offset / Location::UNIT_BYTES).unwrap_or(u32::MAX);
-        Ok(Event::decode(&header, units, &meta, &body).map(|event| ScannedFrame { header, encoded, offset, event }))
+        Ok(Event::decode(&header, units, &meta, &body).map(|event| ScannedFrame { header, offset, event }))
     }
 
     fn check_place(
@@ -190,7 +193,7 @@ impl Scan<'_> {
             let len = (CHUNK_BYTES + HEADER_BYTES as u64).min(self.end - chunk_start);
             let mut chunk = vec![0; usize::try_from(len).unwrap_or(0)];
             self.read(&mut chunk, chunk_start, &mut bytes_read)?;
-            for (unit, candidate) in chunk.windows(HEADER_BYTES).step_by(FRAME_ALIGN as usize).enumerate() {
+            for (unit, candidate) in chunk.windows(HEADER_BYTES).step_by(UNIT).enumerate() {
                 let at = chunk_start + unit as u64 * FRAME_ALIGN;
                 if !could_be_header(candidate) || at <= offset {
                     continue;

@@ -2,8 +2,8 @@
 
 use crate::disk::aligned::AlignedBuf;
 use crate::error::{Damage, Error, Result};
-use crate::format::entry::{EntryKind, FrameEntry};
-use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, TrailerInfo, UsedEntry, decode_trailer};
+use crate::format::entry::FrameEntry;
+use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, UsedEntry, decode_trailer};
 use crate::format::frame::HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
 use crate::log::event::Event;
@@ -55,7 +55,7 @@ impl FooterBuilder {
                 self.retired.extend(retired);
             }
             Event::Tally { used, .. } => self.used.extend(used.iter().map(|id| UsedEntry { id: *id, lsn })),
-            Event::Advance { .. } | Event::Cursor(_) | Event::Ignored => {}
+            Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
         }
     }
 

@@ -48,7 +48,7 @@ impl Segment {
         mode: ReadMode,
     ) -> Result<Arc<Self>> {
         let file = disk.open(path, Access::Read).map_err(|error| Error::io("open segment", path, error))?;
-        let segment = Self::over(file, path, id, salt, end, mode)?;
+        let segment = Self::over(file, path, id, salt, end, mode);
         segment.publish(end);
         Ok(Arc::new(segment))
     }
@@ -61,11 +61,11 @@ impl Segment {
         salt: u64,
         capacity: u64,
         mode: ReadMode,
-    ) -> Result<Self> {
+    ) -> Self {
         // Where mapping fails (a limit, a file system without it), positioned reads serve just as well.
         let map = if mode.mapped { file.map(capacity).unwrap_or_default() } else { None };
         let file = map.is_none().then_some(file);
-        Ok(Self {
+        Self {
             id,
             path: path.to_owned(),
             salt,
@@ -74,7 +74,7 @@ impl Segment {
             published: AtomicU64::new(0),
             verified: Verified::new(capacity),
             recheck_always: mode.recheck_always,
-        })
+        }
     }
 
     /// Lets readers see the bytes below `end`.

@@ -77,11 +77,11 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     };
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
-        if let Ok(manifest) = read(disk, dir, *generation) {
-            if matches_files(disk, dir, &listing, &manifest)? {
-                tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
-                return Ok(Some(manifest));
-            }
+        if let Ok(manifest) = read(disk, dir, *generation)
+            && matches_files(disk, dir, &listing, &manifest)?
+        {
+            tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
+            return Ok(Some(manifest));
         }
     }
     Err(refused)

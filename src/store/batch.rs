@@ -29,7 +29,7 @@ use crate::store::stage::{Op, Outcome};
 /// let committed = batch.commit()?;            // on disk when it returns
 /// assert_eq!((committed.retired, committed.ref_version), (0, 1));
 /// assert_eq!(store.cursor().as_deref(), Some(&b"epoch 3, row 4711"[..]));
-/// # Ok::<(), rollstore::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "a batch does nothing until `commit`"]

@@ -25,7 +25,7 @@ pub enum Column {
     CompletionIds,
     /// 1 where a completion token counts in the loss, else 0. Shape `[token_count]`, u8.
     LossMask,
-    /// Log-probs of the completion's tokens under π_old: the denominator of the ratio. Shape `[token_count]`, f32, nats.
+    /// Log-probs of the completion's tokens under `π_old`: the denominator of the ratio. Shape `[token_count]`, f32, nats.
     OldLogps,
     /// Log-probs that the inference engine reported. Shape `[token_count]`, f32, nats; NaN = not reported.
     SamplerLogps,

@@ -12,7 +12,7 @@ use crate::format::entry::Has;
 use crate::ids::RolloutId;
 use crate::store::RolloutStore;
 use crate::store::column::{Ask, Column};
-use crate::store::view::Rollout;
+use crate::store::view::{Rollout, Snapshot};
 
 /// What [`RolloutStore::gather`] does with old logps that are not fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub trait GatherInto {
 /// store.gather(&[1.into(), 2.into()], Column::OldLogps, 100, Stale::Error, &mut padded)?;
 /// assert_eq!(padded.lens(), [2, 1]);
 /// assert_eq!(tensor, [-0.5, -0.25, 0.0, -1.0, 0.0, 0.0]);
-/// # Ok::<(), rollstore::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Padded<'a, T> {
@@ -102,9 +102,9 @@ impl<T: Element> GatherInto for Padded<'_, T> {
                 "the buffer has {len} values, {rows} rows of {row_len} need another number"
             )));
         }
-        if let Some((row, longest)) = lens.iter().enumerate().find(|(_, values)| **values > row_len) {
+        if let Some((index, longest)) = lens.iter().enumerate().find(|(_, values)| **values > row_len) {
             return Err(Error::invalid(format!(
-                "row {row} has {longest} values, the buffer's rows hold {row_len}; none is cut"
+                "row {index} has {longest} values, the buffer's rows hold {row_len}; none is cut"
             )));
         }
         self.lens.clear();
@@ -180,7 +180,7 @@ impl RolloutStore {
             let published = self.core.published.read();
             let state = Arc::clone(&published.state);
             let kl_version = state.kl_clock.current;
-            (self.snapshots(&published, ids)?, state, kl_version)
+            (Snapshot::of_all(&published, ids)?, state, kl_version)
         };
         let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
         let first_time = first_time.map(|snapshot| snapshot.entry.id).collect();
@@ -192,7 +192,9 @@ impl RolloutStore {
         let rows: Vec<&[G::Value]> = rollouts.iter().map(|rollout| rollout.get(ask.clone())).collect::<Result<_>>()?;
         let lens: Vec<usize> = rows.iter().map(|values| values.len()).collect();
         out.begin(&lens)?;
-        rows.iter().for_each(|values| out.push(values));
+        for values in rows {
+            out.push(values);
+        }
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
         self.core.usage.asked(ids.len() as u64, fresh, 0, first_time);

@@ -139,7 +139,9 @@ impl Group {
                     // Still the one who publishes, though the lock is let go: others may write meanwhile.
                     inner.syncing = true;
                     drop(inner);
-                    ready.into_iter().for_each(|publication| publish(core, publication));
+                    for publication in ready {
+                        publish(core, publication);
+                    }
                     inner = self.inner.lock();
                     inner.syncing = false;
                     inner.published = target;
@@ -175,7 +177,7 @@ fn publish(core: &Core, publication: Publication) {
                         published.index.mark_used(*id, state.lsn);
                     }
                 }
-                Event::Advance { .. } | Event::Cursor(_) | Event::Ignored => {}
+                Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
             }
         }
         published.state = state;

@@ -21,6 +21,7 @@ mod prepare;
 mod random;
 pub(crate) mod recompute;
 mod restore;
+mod rewind;
 pub(crate) mod rules;
 mod scans;
 mod stage;
@@ -44,7 +45,7 @@ use crate::ids::{Lsn, RolloutId};
 use crate::log::event::Clock;
 use crate::reason::Reason;
 use batch::WriteBatch;
-use core::{Core, Published};
+use core::Core;
 use flusher::Flusher;
 use new_rollout::NewRollout;
 use options::Options;
@@ -54,6 +55,7 @@ use view::{Rollout, Snapshot};
 use writer::Written;
 
 pub use checkpoint::Checkpointed;
+pub use rewind::Rewind;
 
 /// An open store of rollouts. A handle: clones share the store, and it may be used from any thread.
 ///
@@ -84,7 +86,7 @@ pub use checkpoint::Checkpointed;
 ///     store.weight_update(step, || Ok::<_, std::convert::Infallible>(()))?;
 /// }
 /// store.close()?;
-/// # Ok::<(), rollstore::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct RolloutStore {
@@ -331,14 +333,6 @@ impl RolloutStore {
         Ok(())
     }
 
-    /// Looks up live rollouts; an id that is not live is an error.
-    fn snapshots(&self, published: &Published, ids: &[RolloutId]) -> Result<Vec<Snapshot>> {
-        let find = |id: &RolloutId| {
-            Snapshot::of(published, *id)?.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))
-        };
-        ids.iter().map(find).collect()
-    }
-
     /// Closes the store for all its handles: seals the segment, writes the manifest and the index, lets the lock go.
     /// Views stay valid.
     ///
@@ -358,8 +352,12 @@ impl RolloutStore {
 impl Closer {
     fn close(&self, flush: bool) -> Result<()> {
         let core = &self.core;
-        // A forked child has no flusher thread and must not touch what its parent writes.
-        if std::process::id() != core.pid || core.closed.swap(true, Ordering::AcqRel) {
+        if std::process::id() != core.pid {
+            // A forked child must not touch what its parent writes, and dropping the index file would.
+            std::mem::forget(Arc::clone(core));
+            return Ok(());
+        }
+        if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         core.flusher.stop();

@@ -110,7 +110,7 @@ impl<'a> NewRollout<'a> {
         self.with(Column::LossMask, ColumnValues::U8(mask.into()))
     }
 
-    /// Log-probs under π_old, in nats, and the ref version whose weights made them: the version that was current when
+    /// Log-probs under `π_old`, in nats, and the ref version whose weights made them: the version that was current when
     /// their computation began, never "now". NaN, infinities and values above
     /// [`limits::LOGP_POSITIVE_MAX`](crate::limits::LOGP_POSITIVE_MAX) are refused.
     pub fn old_logps(mut self, logps: impl Into<Cow<'a, [f32]>>, version: u64) -> Self {
@@ -118,7 +118,7 @@ impl<'a> NewRollout<'a> {
         self.with(Column::OldLogps, ColumnValues::F32(logps.into()))
     }
 
-    /// Log-probs under π_old that several versions made, one after the other: the oldest counts, and one version of an
+    /// Log-probs under `π_old` that several versions made, one after the other: the oldest counts, and one version of an
     /// abandoned future makes the rollout stale.
     pub fn old_logps_spans(mut self, logps: impl Into<Cow<'a, [f32]>>, spans: &[VersionSpan]) -> Self {
         self.old_spans = spans.to_vec();
@@ -303,8 +303,9 @@ impl<'a> NewRollout<'a> {
 /// Refuses what cannot be the log of a probability, where the loss mask is 1 or there is none.
 pub(crate) fn check_logps(id: RolloutId, column: &Column, logps: &[f32], mask: Option<&[u8]>) -> Result<()> {
     let max = limits::LOGP_POSITIVE_MAX;
+    let is_logp = |value: f32| value.is_finite() && value <= max;
     let masked = |at: usize| mask.is_some_and(|mask| mask.get(at) == Some(&0));
-    let bad = logps.iter().enumerate().find(|(at, logp)| !(logp.is_finite() && **logp <= max) && !masked(*at));
+    let bad = logps.iter().enumerate().find(|(at, logp)| !is_logp(**logp) && !masked(*at));
     match bad {
         Some((at, logp)) => Err(Error::invalid(format!(
             "rollout {id}: {column}[{at}] is {logp}; a log-prob is finite and at most {max} where the loss mask is not 0"

@@ -43,8 +43,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
     let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
-    let core = build(options, dir, lock, read_mode, recovered)?;
-    RolloutStore::start(core)
+    RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
 
 /// Takes the store's lock.
@@ -111,32 +110,23 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     Ok(recovered)
 }
 
-/// Reads a store that may be written to meanwhile: once more if the manifest moved on.
+/// Reads a store that may be written to meanwhile. A manifest that is replaced under the reader, or a frame that was being
+/// written when its place was read, looks like damage: only what is still there at the last look is told.
 fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
-    /// A manifest moves at each seal; that many in a row while a store is being opened mean something else.
-    const TRIES: u32 = 8;
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    const LOOKS: u32 = 5;
+    let look = || -> Result<Recovered> {
         let manifest = manifests::newest(request.disk, request.dir)?.ok_or_else(|| no_store(request.dir))?;
-        let generation = manifest.generation;
         check_identity(options, &manifest, request.dir)?;
-        let read = Survey::read(request, manifest).and_then(|survey| survey.load(request));
-        match read {
-            Ok(mut recovered) => {
-                check_resumed(options, &recovered.state)?;
-                recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
-                return Ok(recovered);
-            }
-            Err(error) if tries == TRIES => return Err(error),
-            // A frame that was being written looks torn, or damaged once a later one stands behind it: look again.
-            Err(error) => {
-                let moved =
-                    manifests::newest(request.disk, request.dir)?.is_none_or(|newest| newest.generation != generation);
-                if !moved && tries > 2 {
-                    return Err(error);
-                }
-            }
+        let mut recovered = Survey::read(request, manifest)?.load(request)?;
+        check_resumed(options, &recovered.state)?;
+        recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
+        Ok(recovered)
+    };
+    let mut looks = 1;
+    loop {
+        match look() {
+            Err(error) if looks < LOOKS && matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) => looks += 1,
+            other => return other,
         }
     }
 }
@@ -232,7 +222,7 @@ fn build(
     lock: Option<Box<dyn DiskLock>>,
     read_mode: ReadMode,
     recovered: Recovered,
-) -> Result<Core> {
+) -> Core {
     let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -244,7 +234,7 @@ fn build(
         segments: segments.into_iter().map(|segment| (segment.id, segment)).collect(),
         active: None,
     };
-    Ok(Core {
+    Core {
         flusher: Flusher::new(identity, &dir, disk_index),
         disk: options.disk,
         dir,
@@ -267,5 +257,5 @@ fn build(
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,
-    })
+    }
 }

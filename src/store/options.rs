@@ -33,7 +33,7 @@ pub enum Reads {
 ///     .run_identity(b"qwen3-8b, T = 1.0") // another model's store is refused
 ///     .open(dir.path().join("rollouts"))?;
 /// assert_eq!(store.ref_version(), 0);
-/// # Ok::<(), rollstore::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a store is opened by `open`"]

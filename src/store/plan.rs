@@ -27,6 +27,7 @@ pub struct Plan {
     pub(crate) kind: EntryKind,
     pub(crate) step: u64,
     pub(crate) version: u64,
+    pub(crate) planned_version: u64,
     pub(crate) items: Vec<PlanItem>,
     pub(crate) positions: Vec<usize>,
     pub(crate) damaged: Vec<RolloutId>,
@@ -42,11 +43,13 @@ pub(crate) struct PlanItem {
 
 impl Plan {
     /// The rollouts to compute, oldest born first, then by id; for [`crate::RolloutStore::plan_for`] in the order asked.
+    #[must_use]
     pub fn ids(&self) -> impl ExactSizeIterator<Item = RolloutId> {
         self.items.iter().map(|item| item.rollout.id())
     }
 
     /// Views of the rollouts, in the order of [`Plan::ids`]: token ids to run the model on.
+    #[must_use]
     pub fn rollouts(&self) -> impl ExactSizeIterator<Item = &Rollout> {
         self.items.iter().map(|item| &item.rollout)
     }
@@ -143,7 +146,7 @@ impl Plan {
         let mask = if rollout.has(&Column::LossMask) { Some(rollout.loss_mask()?) } else { None };
         check_logps(id, &column, &logps, mask)?;
         let prepared = Prepared::update(self.kind, id, rollout.insert_lsn(), self.step, self.version, logps);
-        Ok(Update { prepared, replaces: item.replaces, version: self.version })
+        Ok(Update { prepared, replaces: item.replaces, version: self.version, planned_version: self.planned_version })
     }
 }
 
@@ -173,6 +176,7 @@ impl Results {
     }
 
     /// The rollouts with results.
+    #[must_use]
     pub fn ids(&self) -> impl ExactSizeIterator<Item = RolloutId> {
         self.rows.iter().map(|(id, _)| *id)
     }

@@ -115,7 +115,8 @@ fn push_column(meta: &mut RolloutMeta, column: &Column, values: &ColumnValues<'_
 
 /// Units that an array of the directory takes.
 fn last_units(column: &ColumnMeta) -> u32 {
-    let value_bytes = crate::format::dtype::DType::from_code(column.dtype).map_or(0, |dtype| dtype.size_bytes());
+    let value_bytes =
+        crate::format::dtype::DType::from_code(column.dtype).map_or(0, super::super::format::dtype::DType::size_bytes);
     units(column.len as usize * value_bytes)
 }
 

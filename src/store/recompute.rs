@@ -89,7 +89,7 @@ impl RolloutStore {
         let (snapshots, state, version) = {
             let published = self.core.published.read();
             self.core.rules.check_acted(published.state.clock, step)?;
-            let snapshots = self.snapshots(&published, ids)?;
+            let snapshots = Snapshot::of_all(&published, ids)?;
             (snapshots, std::sync::Arc::clone(&published.state), published.state.ref_clock.current)
         };
         let mut planned = HashSet::new();
@@ -112,7 +112,7 @@ impl RolloutStore {
         }
         self.core.usage.asked(ids.len() as u64, fresh, again, first_time);
         let (instance, kind) = (self.core.instance, EntryKind::OldLogps);
-        Ok(Plan { instance, kind, step, version, items, positions, damaged: Vec::new() })
+        Ok(Plan { instance, kind, step, version, planned_version: version, items, positions, damaged: Vec::new() })
     }
 
     /// What is out of window or stale at `step`, most urgent first (oldest born, then id), as far as the budget goes.
@@ -129,7 +129,7 @@ impl RolloutStore {
         let due = published.index.select(rules.born_below(step), |version| rules.is_stale(&state.ref_clock, version));
         let token_counts = due.iter().map(|id| published.index.get(*id).map_or(0, |entry| entry.token_count));
         let due = due.get(..budget.fitting(token_counts)).unwrap_or_default();
-        let snapshots = self.snapshots(&published, due)?;
+        let snapshots = Snapshot::of_all(&published, due)?;
         drop(published);
         let version = state.ref_clock.current;
         let (mut items, mut damaged) = (Vec::with_capacity(snapshots.len()), Vec::new());
@@ -145,7 +145,16 @@ impl RolloutStore {
             }
         }
         let (instance, positions) = (self.core.instance, (0..items.len()).collect());
-        Ok(Plan { instance, kind: EntryKind::OldLogps, step, version, items, positions, damaged })
+        Ok(Plan {
+            instance,
+            kind: EntryKind::OldLogps,
+            step,
+            version,
+            planned_version: version,
+            items,
+            positions,
+            damaged,
+        })
     }
 
     /// What must be computed for these ids before their KL reference log-probs are used: those that have none, or none of
@@ -162,7 +171,7 @@ impl RolloutStore {
         let version = state.kl_clock.current;
         let mut planned = HashSet::new();
         let (mut items, mut positions) = (Vec::new(), Vec::new());
-        for (position, snapshot) in self.snapshots(&published, ids)?.into_iter().enumerate() {
+        for (position, snapshot) in Snapshot::of_all(&published, ids)?.into_iter().enumerate() {
             let id = snapshot.entry.id;
             let kl = published.index.extra(id).and_then(|extra| extra.kl);
             if kl.is_none_or(|kl| kl.version != version) && planned.insert(id) {
@@ -172,7 +181,7 @@ impl RolloutStore {
             }
         }
         let (instance, kind) = (self.core.instance, EntryKind::KlRefLogps);
-        Ok(Plan { instance, kind, step, version, items, positions, damaged: Vec::new() })
+        Ok(Plan { instance, kind, step, version, planned_version: version, items, positions, damaged: Vec::new() })
     }
 
     /// Stores the results of a plan in one commit. A result commits only where the rollout is what it was at hand-out; it
@@ -202,7 +211,7 @@ impl RolloutStore {
     ///     work.rollouts().map(|rollout| Ok((rollout.id(), forward(rollout.completion_ids()?)))).collect::<Result<Results, rollstore::Error>>()
     /// })?;
     /// assert_eq!((served[0].old_logps()?, served[0].source()), (&[-0.5, -0.5][..], ServedFrom::Computed));
-    /// # Ok::<(), rollstore::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -226,22 +235,20 @@ impl RolloutStore {
         }
         let (snapshots, state) = {
             let published = self.core.published.read();
-            (self.snapshots(&published, ids)?, std::sync::Arc::clone(&published.state))
+            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
         };
         let serve = |snapshot: Snapshot| {
             let rollout = snapshot.open(&state, &self.core.rules)?;
             let id = rollout.id();
-            let source = if rollout.staleness(step).is_fresh() && !given.contains(&id) {
-                ServedFrom::Stored
-            } else if !planned.contains(&id) {
-                // It was fresh when the call began; an advance meanwhile does not change what was asked for.
-                ServedFrom::Stored
-            } else if !given.contains(&id) {
-                ServedFrom::Declined
-            } else if rollout.ref_version() == version && rollout.born_step() == step {
+            let source = if given.contains(&id) && (rollout.ref_version(), rollout.born_step()) == (version, step) {
                 ServedFrom::Computed
-            } else {
+            } else if !planned.contains(&id) || rollout.staleness(step).is_fresh() {
+                // What was fresh when the call began is served, whatever advanced meanwhile.
+                ServedFrom::Stored
+            } else if given.contains(&id) {
                 ServedFrom::Late
+            } else {
+                ServedFrom::Declined
             };
             Ok(Served { rollout, source })
         };
@@ -267,7 +274,7 @@ impl RolloutStore {
     ///     spread.push(done.computed);
     /// }
     /// assert_eq!(spread, [2, 2, 1, 0]);
-    /// # Ok::<(), rollstore::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -321,7 +328,16 @@ impl RolloutStore {
         }
         let positions = (0..items.len()).collect();
         let (instance, version) = (self.core.instance, state.ref_clock.current);
-        Ok(Plan { instance, kind: EntryKind::OldLogps, step, version, items, positions, damaged: Vec::new() })
+        Ok(Plan {
+            instance,
+            kind: EntryKind::OldLogps,
+            step,
+            version,
+            planned_version: version,
+            items,
+            positions,
+            damaged: Vec::new(),
+        })
     }
 }
 

@@ -44,7 +44,7 @@ impl RolloutStore {
     /// let store = RolloutStore::options().resume_step(100).open(&run)?;
     /// assert!(store.get(1.into())?.unwrap().staleness(100).is_fresh());
     /// assert!(store.advance_ref_version(100, None)? > 1, "version 1 is not used twice");
-    /// # Ok::<(), rollstore::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

@@ -34,6 +34,12 @@ impl RolloutStore {
         published.index.select(self.core.rules.born_below(step), self.is_stale(&published))
     }
 
+    /// Rollouts born more than the step skew after `step`: never fresh at it. O(result), ordered by born step, then id.
+    #[must_use]
+    pub fn from_future(&self, step: u64) -> Vec<RolloutId> {
+        self.core.published.read().index.born_above(step.saturating_add(self.core.rules.step_skew))
+    }
+
     /// Rollouts without old logps, ordered by born step, then id. Looks at every rollout.
     #[must_use]
     pub fn missing(&self) -> Vec<RolloutId> {
@@ -66,6 +72,12 @@ impl RolloutStore {
     pub fn count_needs_recompute(&self, step: u64) -> u64 {
         let published = self.core.published.read();
         published.index.count(self.core.rules.born_below(step), self.is_stale(&published)) as u64
+    }
+
+    /// How many rollouts are from the future at `step`, without listing them.
+    #[must_use]
+    pub fn count_from_future(&self, step: u64) -> u64 {
+        self.core.published.read().index.count_born_above(step.saturating_add(self.core.rules.step_skew)) as u64
     }
 
     /// How many rollouts have no old logps. Looks at every rollout.

@@ -21,6 +21,8 @@ pub struct Stats {
     pub out_of_window: u64,
     /// The current ref version.
     pub ref_version: u64,
+    /// The label of the current ref version, where it has one.
+    pub ref_label: Option<u64>,
     /// The current version of the KL reference.
     pub kl_ref_version: u64,
     /// The highest step that the trainer acted at.
@@ -100,6 +102,7 @@ impl RolloutStore {
             stale: published.index.count(None, is_stale) as u64,
             out_of_window: born_below.map_or(0, |bound| published.index.count(Some(bound), |_| false) as u64),
             ref_version: state.ref_clock.current,
+            ref_label: state.ref_clock.current_label(),
             kl_ref_version: state.kl_clock.current,
             clock: state.clock,
             oldest_born_step: published.index.iter().map(|entry| entry.born_step).min(),

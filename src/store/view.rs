@@ -84,6 +84,14 @@ impl Snapshot {
         }))
     }
 
+    /// Looks up live rollouts; an id that is not live is an error.
+    pub(crate) fn of_all(published: &Published, ids: &[RolloutId]) -> Result<Vec<Self>> {
+        let find = |id: &RolloutId| {
+            Self::of(published, *id)?.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))
+        };
+        ids.iter().map(find).collect()
+    }
+
     /// Opens the view.
     pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
         let Self { entry, extra, segment, old, kl, first_old } = self;
@@ -216,7 +224,7 @@ impl Rollout {
         self.typed(&Column::LossMask)
     }
 
-    /// Log-probs under π_old, in nats. Shape `[token_count]`. Never NaN where the loss mask is 1. They may be stale:
+    /// Log-probs under `π_old`, in nats. Shape `[token_count]`. Never NaN where the loss mask is 1. They may be stale:
     /// [`Rollout::staleness`] says so.
     ///
     /// # Errors

@@ -1,1 +1,45 @@
-//! Placeholder.
+//! The `rollstore` command line: replays a recorded trainer run against a store, and shows what is in one.
+//!
+//! May touch `rollstore`'s public interface alone, trace files, and what a replay keeps beside its store. Knows nothing
+//! of segments, frames or the index.
+//!
+//! Always true:
+//! - C1. Standard output carries data alone; notes, progress and errors go to standard error.
+//! - C2. Text that came from a store, a trace or a path never reaches a terminal with its control characters.
+//! - C3. The exit code is 0 (sound), 1 (damage or a difference was found) or 2 (could not look, or bad input).
+//! - C4. The inspector opens stores read-only: it writes nothing.
+
+pub mod args;
+mod commands;
+mod exit;
+mod output;
+mod replay;
+mod text;
+pub mod trace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::Command;
+use exit::{Outcome, Verdict};
+use output::Output;
+
+/// Runs the program with these arguments (the first is the program's name) and gives its exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut out = Output::stdout();
+    let outcome = match args::parse(arguments) {
+        Ok(command) => dispatch(&command, &mut out),
+        Err(answer) => answer.print(&mut out),
+    };
+    exit::finish(outcome.and_then(|verdict| out.flush().map(|()| verdict)))
+}
+
+fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
+    match command {
+        Command::Replay(args) => replay::run(args, out),
+        Command::Stat(args) => commands::stat::run(args, out),
+        Command::Ls(args) => commands::ls::run(args, out),
+        Command::Get(args) => commands::get::run(args, out),
+        Command::Dump(args) => commands::dump::run(args, out),
+    }
+}

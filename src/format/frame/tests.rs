@@ -176,7 +176,7 @@ proptest! {
     #[test]
     fn no_fields_under_a_sound_checksum_panic_or_pass_a_limit(fields in proptest::collection::vec(any::<u8>(), 120)) {
         if let Ok(header) = FrameHeader::decode(&resealed(8, &fields), &SEED) {
-            prop_assert!(header.frame_len() <= BATCH_BYTES_MAX);
+            prop_assert!(header.frame_len() <= RECORD_BYTES_MAX);
         }
     }
 

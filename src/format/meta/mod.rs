@@ -11,8 +11,8 @@ mod columns;
 mod control;
 mod rollout;
 
-pub(crate) use columns::{ArchivedColumnMeta, ColumnMeta};
-pub(crate) use control::{ArchivedControlMeta, ControlColumn, ControlMeta, ControlRef, control_meta, encode_control};
+pub(crate) use columns::ColumnMeta;
+pub(crate) use control::{ArchivedControlMeta, ControlColumn, ControlMeta, control_meta, encode_control};
 pub(crate) use rollout::{
     ArchivedRolloutMeta, ColumnCode, ColumnRef, ProvenanceMeta, RolloutMeta, SpanMeta, encode_rollout, rollout_meta,
 };

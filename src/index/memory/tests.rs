@@ -340,22 +340,6 @@ fn a_union_comes_oldest_born_first_then_by_id() {
 }
 
 #[test]
-fn changes_that_were_not_flushed_are_told_again_as_they_are_by_then() {
-    let mut index = filled(3);
-    let taken = index.take_changes();
-    assert_eq!((taken.upserts.len(), taken.removed.len(), index.changes_len()), (3, 0, 0));
-    index.retire(RolloutId::new(1), Lsn::new(2));
-    index.mark_used(RolloutId::new(2), Lsn::new(100));
-    index.restore_changes(&taken);
-    let again = index.take_changes();
-    assert_eq!(again.removed, [RolloutId::new(1)]);
-    let mut used: Vec<_> =
-        again.upserts.iter().map(|row| (row.entry.id.get(), row.entry.has.contains(Has::USED))).collect();
-    used.sort_unstable();
-    assert_eq!(used, [(0, false), (2, true)]);
-}
-
-#[test]
 fn a_frame_told_twice_is_no_change() {
     let mut index = filled(2);
     index.take_changes();

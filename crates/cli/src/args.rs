@@ -1,0 +1,186 @@
+//! The command line: every command, option and default, and the help that explains them.
+//!
+//! May touch nothing. Knows nothing of how commands work.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::output::Output;
+
+const ABOUT: &str = "A crash-safe store for RL rollouts: replay a recorded run against it, and look inside";
+
+const AFTER_HELP: &str = "\
+Exit code: 0 sound, 1 damage or a difference was found, 2 could not look (bad input, no such store, full disk).
+Data goes to standard output, everything else to standard error. NO_COLOR is honoured.
+
+In JSON, ids (rollouts and groups) are strings, since they do not fit the 53 bits that many readers keep of a number;
+NaN, Infinity and -Infinity are strings of that name; other numbers are numbers, with the fewest digits that give the
+same f32 back; metadata that is not UTF-8 is {\"hex\": \"...\"}.";
+
+#[derive(Debug, Parser)]
+#[command(name = "rollstore", version, about = ABOUT, after_help = AFTER_HELP, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Replay a recorded trainer run against a store and report what it did
+    Replay(ReplayArgs),
+    /// Show a store's clocks, options, sizes and counters
+    Stat(StatArgs),
+    /// List live rollouts, oldest born first
+    Ls(LsArgs),
+    /// Show one rollout, or the values of one of its columns
+    Get(GetArgs),
+    /// Print every live rollout with all its columns, as JSON Lines
+    Dump(DumpArgs),
+}
+
+/// Options of `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The trace: JSON Lines, plain or gzip
+    pub trace: PathBuf,
+    /// Directory of the store; a replay that was interrupted there goes on [default: a fresh temporary directory,
+    /// printed to standard error]. A checkpoint is kept beside it in DIR.checkpoint
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// What an access does: compute old log-probs that are due, or serve them as they were inserted
+    #[arg(long, value_enum, default_value_t = Mode::Refresh)]
+    pub mode: Mode,
+    /// Steps for which old log-probs count as fresh
+    #[arg(long, value_name = "W", default_value_t = 8)]
+    pub window: u64,
+    /// Advances of the reference version that old log-probs may lag behind
+    #[arg(long, value_name = "L", default_value_t = 2)]
+    pub lag: u64,
+    /// The static schedule to compare with: recompute everything at each version divisible by N
+    /// [default: min(W, L) + 1, which bounds the age of served log-probs alike]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: Option<u64>,
+    /// What counts as the step: the trace's policy version or its micro-step
+    #[arg(long, value_enum, default_value_t = Clock::V)]
+    pub clock: Clock,
+    /// Run the replay in a child process, kill it at K random moments and resume it from the store each time
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub kill: u32,
+    /// Print one JSON object in place of the table
+    #[arg(long)]
+    pub json: bool,
+    /// The replay reports to the process that started it.
+    #[arg(long, hide = true, conflicts_with_all = ["kill", "json"], requires = "store")]
+    pub report_to_parent: bool,
+}
+
+/// What an access of the trainer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Old log-probs that are due are computed first
+    Refresh,
+    /// Old log-probs are served as they are
+    Snapshot,
+}
+
+/// What counts as the step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The policy version: optimizer steps taken
+    V,
+    /// The micro-step: forward and backward passes
+    Micro,
+}
+
+/// Options of `stat`.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `ls`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line, independent of the others")]
+pub struct LsArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Only rollouts more than the lag behind the reference version (several filters: any of them)
+    #[arg(long)]
+    pub stale: bool,
+    /// Only rollouts whose age is above the window
+    #[arg(long)]
+    pub out_of_window: bool,
+    /// Only rollouts without old log-probs
+    #[arg(long)]
+    pub missing: bool,
+    /// The step at which ages are taken [default: the last that the trainer acted at]
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// The window in steps [default: what the store last used]
+    #[arg(long, value_name = "W")]
+    pub window: Option<u64>,
+    /// List at most K rollouts
+    #[arg(long, value_name = "K")]
+    pub limit: Option<u64>,
+    /// Print one JSON object a rollout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `get`.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// The rollout's number, or its string key
+    pub id: String,
+    /// Print the values of this column alone, one a line
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Accepted, since the output is JSON already
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the parser answers in place of a command: help, the version, or what is wrong.
+#[derive(Debug)]
+pub(crate) struct Answer(clap::Error);
+
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Answer> {
+    Cli::try_parse_from(arguments).map(|cli| cli.command).map_err(Answer)
+}
+
+impl Answer {
+    /// Prints help or the version to standard output; what is wrong becomes one line of error.
+    pub(crate) fn print(&self, out: &mut Output) -> Outcome<Verdict> {
+        let text = self.0.render().to_string();
+        if !self.0.use_stderr() {
+            return out.line(text.trim_end()).map(|()| Verdict::Sound);
+        }
+        let told = text.split("\n\nUsage:").next().unwrap_or_default();
+        let told = told.strip_prefix("error: ").unwrap_or(told);
+        let told = told.split_whitespace().filter(|word| *word != "tip:").collect::<Vec<_>>().join(" ");
+        Err(Failure::could_not_look(format!("{told}; see \"rollstore --help\"")))
+    }
+}

@@ -1,0 +1,61 @@
+//! The inspector: what is in a store, shown without touching it.
+//!
+//! May touch stores, read-only. Knows nothing of traces and replays.
+//!
+//! Always true:
+//! - I1. Nothing is written, created or locked: a trainer may be writing to the store.
+//! - I2. Damage in one rollout is told on standard error, turns the exit code to 1, and does not hide the others.
+//! - I3. What stands in for an option that was not given is said in the output.
+
+pub(crate) mod dump;
+pub(crate) mod get;
+pub(crate) mod ls;
+pub(crate) mod stat;
+mod values;
+mod view;
+
+use std::path::Path;
+
+use rollstore::{RolloutId, RolloutStore};
+
+use crate::exit::{Failure, Outcome};
+use crate::text;
+
+/// Opens a store to look at it; the window is the one last used unless given.
+fn open(path: &Path, window: Option<u64>) -> Outcome<RolloutStore> {
+    let options = RolloutStore::options().read_only(true);
+    let options = match window {
+        Some(window) => options.window(window),
+        None => options,
+    };
+    Ok(options.open(path)?)
+}
+
+/// The step at which ages are taken, and where it comes from.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    step: u64,
+    origin: &'static str,
+}
+
+impl Step {
+    /// The step that was asked for; else the last that the trainer acted at; else, before it acted, the newest born.
+    fn of(store: &RolloutStore, asked: Option<u64>) -> Outcome<Self> {
+        if let Some(step) = asked {
+            return Ok(Self { step, origin: "as given" });
+        }
+        if let Some(step) = store.clock() {
+            return Ok(Self { step, origin: "the store's clock" });
+        }
+        let youngest = store.ids().last().copied();
+        let step = match youngest.map(|id| store.get(id)).transpose()?.flatten() {
+            Some(rollout) => rollout.born_step(),
+            None => 0,
+        };
+        Ok(Self { step, origin: "the newest born, since the trainer has not acted yet" })
+    }
+}
+
+fn not_live(store: &Path, id: RolloutId) -> Failure {
+    Failure::could_not_look(format!("rollout {id} is not live in {}", text::path(store)))
+}

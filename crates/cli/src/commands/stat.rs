@@ -1,0 +1,105 @@
+//! `rollstore stat`: a store's clocks, options, sizes and counters.
+
+use rollstore::Stats;
+use serde_json::{Map, Value, json};
+
+use super::open;
+use crate::args::StatArgs;
+use crate::exit::{Outcome, Verdict};
+use crate::output::Output;
+use crate::text;
+
+pub(crate) fn run(args: &StatArgs, out: &mut Output) -> Outcome<Verdict> {
+    let store = open(&args.store, None)?;
+    let stats = store.stats()?;
+    let cursor_bytes = store.cursor().map(|cursor| cursor.len());
+    if args.json {
+        out.json(&as_json(&stats, cursor_bytes))?;
+        return Ok(Verdict::Sound);
+    }
+    out.line(out.bold(&format!(" {}", text::path(&args.store))))?;
+    for (name, told) in rows(&stats, cursor_bytes) {
+        out.line(format_args!(" {name:<10} {told}"))?;
+    }
+    for warning in &stats.warnings {
+        out.line(format_args!(" {:<10} {}", "warning", text::escape(warning)))?;
+    }
+    Ok(Verdict::Sound)
+}
+
+fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String)> {
+    let count = text::count;
+    let clock = stats.clock.map_or_else(|| "the trainer has not acted yet".into(), |step| format!("step {step}"));
+    let cursor = cursor_bytes.map_or_else(|| "none".into(), |bytes| format!("{bytes} bytes"));
+    let counters = &stats.counters;
+    let retired = counters.retired.iter().filter(|(_, rollouts)| *rollouts > 0);
+    let retired: Vec<String> = retired.map(|(reason, rollouts)| format!("{} {reason}", count(*rollouts))).collect();
+    vec![
+        (
+            "rollouts",
+            format!(
+                "{} live, {} stale, {} out of window, {} missing",
+                count(stats.live),
+                count(stats.stale),
+                count(stats.out_of_window),
+                count(stats.missing)
+            ),
+        ),
+        ("tokens", count(stats.tokens)),
+        ("clock", clock),
+        ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
+        ("options", format!("window {}, lag {} (as last used)", stats.window, stats.max_version_lag)),
+        ("cursor", cursor),
+        ("log", format!("{} in {}", text::bytes(stats.log_bytes), text::counted(stats.segments, "segment"))),
+        ("commits", format!("durable up to lsn {} of {}", stats.durable_lsn, stats.last_lsn)),
+        (
+            "logps",
+            format!(
+                "{} asked for, {} served fresh, {} computed, {} dropped as late",
+                count(counters.asked),
+                count(counters.served),
+                count(counters.computed),
+                count(counters.dropped)
+            ),
+        ),
+        (
+            "inserted",
+            format!("{}, {} retired before any use", count(counters.inserted), count(counters.retired_unused)),
+        ),
+        ("retired", if retired.is_empty() { "0".into() } else { retired.join(", ") }),
+    ]
+}
+
+fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
+    let counters = &stats.counters;
+    let retired: Map<String, Value> =
+        counters.retired.iter().map(|(reason, rollouts)| (reason.to_string(), (*rollouts).into())).collect();
+    json!({
+        "live": stats.live,
+        "stale": stats.stale,
+        "out_of_window": stats.out_of_window,
+        "missing": stats.missing,
+        "tokens": stats.tokens,
+        "oldest_born_step": stats.oldest_born_step,
+        "clock": stats.clock,
+        "ref_version": stats.ref_version,
+        "kl_ref_version": stats.kl_ref_version,
+        "window": stats.window,
+        "max_version_lag": stats.max_version_lag,
+        "cursor_bytes": cursor_bytes,
+        "log_bytes": stats.log_bytes,
+        "segments": stats.segments,
+        "durable_lsn": stats.durable_lsn.get(),
+        "last_lsn": stats.last_lsn.get(),
+        "counters": {
+            "asked": counters.asked,
+            "served": counters.served,
+            "computed": counters.computed,
+            "dropped": counters.dropped,
+            "inserted": counters.inserted,
+            "retired_unused": counters.retired_unused,
+            "retired": retired,
+        },
+        "warnings": stats.warnings,
+    })
+}

@@ -1,0 +1,216 @@
+//! Goal: the inspector shows what is in a store, exactly, and leaves the store as it was. Method: stores made through
+//! the library and by a replay are looked at through each command.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use common::{json, json_lines, recorded_trace, rollstore, stderr, stdout};
+use rollstore::{Column, NewRollout, Provenance, RolloutStore};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const LARGE: u64 = (1 << 53) + 1;
+
+/// A store with a fresh, a stale, an out-of-window and a missing rollout, seen from step 20 with window 8 and lag 1.
+fn store() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("store");
+    let fill = || -> rollstore::Result<()> {
+        let store = RolloutStore::options().window(8).max_version_lag(1).open(&path)?;
+        let values = [-0.0, 1e-45, -17.000_002, -1e-8];
+        let old_logps = [-0.5, -1e-8, -17.000_002, -0.25];
+        store.insert(NewRollout::new(2, 10).group(LARGE).old_logps(&old_logps[..], 0))?;
+        store.advance_ref_version(11, Some(100))?;
+        store.insert(NewRollout::new(3, 11).old_logps(&old_logps[..], 1))?;
+        store.advance_ref_version(20, Some(101))?;
+        store.insert(NewRollout::new(4, 19))?;
+        store.insert(
+            NewRollout::new(LARGE, 20)
+                .reward(0.1)
+                .advantage(-1.5)
+                .prompt_ids(&[65_535, 65_536, u32::MAX][..])
+                .completion_ids(&[1, 2, 3, 4][..])
+                .sampler_logps(&[f32::NAN, f32::NEG_INFINITY, -0.0, 1e-45][..])
+                .old_logps(&old_logps[..], 2)
+                .provenance(Column::SamplerLogps, Provenance::processed("vllm 0.11", 0.7, 0.9, 50))
+                .column("entropy", &values[..])
+                .version_spans(&[(99, 1), (100, 3)])
+                .metadata(b"\x1b[2Jhello\xff"),
+        )?;
+        store.close()
+    };
+    fill().expect("the store is filled");
+    (folder, path)
+}
+
+/// Runs a command on a store.
+fn look(command: &str, store: &Path, options: &[&str]) -> std::process::Output {
+    rollstore().arg(command).arg(store).args(options).output().expect("the program starts")
+}
+
+fn ids(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["id"].as_str().expect("ids are strings")).collect()
+}
+
+#[test]
+fn stat_shows_clocks_options_and_counters() {
+    let (_folder, store) = store();
+    let stat = json(&look("stat", &store, &["--json"]));
+    let expected = json!({
+        "live": 4, "stale": 1, "out_of_window": 2, "missing": 1, "clock": 20, "ref_version": 2,
+        "kl_ref_version": 0, "window": 8, "max_version_lag": 1, "cursor_bytes": null,
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(stat[name], *value, "{name}: {stat}");
+    }
+    assert_eq!(stat["counters"]["inserted"], 4);
+    let table = stdout(&look("stat", &store, &[]));
+    for told in ["4 live, 1 stale, 2 out of window, 1 missing", "step 20", "window 8, lag 1 (as last used)"] {
+        assert!(table.contains(told), "{told:?} is not in\n{table}");
+    }
+}
+
+#[test]
+fn ls_lists_the_oldest_born_first_and_filters() {
+    let (_folder, store) = store();
+    let large = LARGE.to_string();
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&[], &["2", "3", "4", &large]),
+        (&["--stale"], &["2"]),
+        (&["--out-of-window"], &["2", "3"]),
+        (&["--missing"], &["4"]),
+        (&["--stale", "--missing"], &["2", "4"]),
+        (&["--out-of-window", "--step", "19"], &["2"]),
+        (&["--out-of-window", "--window", "9"], &["2"]),
+        (&["--limit", "2"], &["2", "3"]),
+    ];
+    for (options, expected) in cases {
+        let options = [options, &["--json"]].concat();
+        assert_eq!(ids(&json_lines(&look("ls", &store, &options))), expected, "{options:?}");
+    }
+    let first = &json_lines(&look("ls", &store, &["--json"]))[0];
+    assert_eq!(first["group"], LARGE.to_string());
+    assert_eq!((&first["age"], &first["versions_behind"]), (&10.into(), &2.into()));
+    assert_eq!(
+        (&first["stale"], &first["out_of_window"], &first["missing"]),
+        (&true.into(), &true.into(), &false.into())
+    );
+}
+
+#[test]
+fn ls_says_which_step_and_window_it_took() {
+    let (_folder, store) = store();
+    let table = stdout(&look("ls", &store, &["--limit", "1"]));
+    assert!(table.contains("step 20 (the store's clock), window 8 (as last used), lag 1 (as last used)"), "{table}");
+    assert!(table.contains("the first 1 of 4 listed, 4 live"), "{table}");
+    assert!(table.contains("stale,out-of-window"), "{table}");
+    let table = stdout(&look("ls", &store, &["--step", "5", "--window", "3"]));
+    assert!(table.contains("step 5 (as given), window 3 (as given)"), "{table}");
+    assert!(table.contains("from-future"), "{table}");
+}
+
+#[test]
+fn get_shows_everything_escaped() {
+    let (_folder, store) = store();
+    let shown = stdout(&look("get", &store, &[&LARGE.to_string()]));
+    let told = [
+        r"\u{1b}[2Jhello\xff",
+        "fresh at step 20 (the store's clock)",
+        "vllm 0.11, processed, temperature 0.7, top_p 0.9, top_k 50",
+        "NaN -Infinity -0.0 …",
+        "65535 65536 4294967295",
+        "entropy",
+    ];
+    for told in told {
+        assert!(shown.contains(told), "{told:?} is not in\n{shown}");
+    }
+    assert!(!shown.contains('\u{1b}'));
+}
+
+#[test]
+fn get_prints_one_column_a_value_a_line() {
+    let (_folder, store) = store();
+    let id = LARGE.to_string();
+    assert_eq!(stdout(&look("get", &store, &[&id, "--column", "entropy"])), "-0.0\n1e-45\n-17.000002\n-1e-8\n");
+    let column = json(&look("get", &store, &[&id, "--column", "sampler_logps", "--json"]));
+    assert_eq!(column["values"], json!(["NaN", "-Infinity", -0.0, 1e-45]));
+    let absent = look("get", &store, &["4", "--column", "old_logps"]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(stderr(&absent).contains("rollout 4 has no column \"old_logps\""), "{}", stderr(&absent));
+}
+
+#[test]
+fn get_finds_a_rollout_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = RolloutStore::options().window(8).open(&path).unwrap();
+    for key in ["req-7f3a", "12", "\u{1b}]0;日本\u{202e}"] {
+        store.insert(NewRollout::with_key(key, 1)).unwrap();
+    }
+    store.close().unwrap();
+    for key in ["req-7f3a", "12", "\u{1b}]0;日本\u{202e}"] {
+        assert_eq!(json(&look("get", &path, &["--json", "--", key]))["key"], key);
+    }
+    let listed = stdout(&look("ls", &path, &[]));
+    assert!(listed.contains(r"\u{1b}]0;日本\u{202e}") && !listed.contains('\u{1b}'), "{listed}");
+}
+
+#[test]
+fn dump_holds_every_column_of_every_rollout() {
+    let (_folder, store) = store();
+    let rows = json_lines(&look("dump", &store, &[]));
+    let large = LARGE.to_string();
+    assert_eq!(ids(&rows), ["2", "3", "4", large.as_str()]);
+    let row = &rows[3];
+    assert_eq!(row["metadata"], json!({ "hex": "1b5b324a68656c6c6fff" }));
+    assert_eq!(row["version_spans"], json!([[99, 1], [100, 3]]));
+    assert_eq!(row["reward"].to_string(), "0.1");
+    let columns = &row["columns"];
+    assert_eq!(columns["prompt_ids"]["values"], json!([65_535, 65_536, u32::MAX]));
+    assert_eq!(columns["old_logps"]["version"], 2);
+    assert_eq!(columns["sampler_logps"]["provenance"]["kind"], "processed");
+    assert_eq!(columns["entropy"]["dtype"], "f32");
+    assert_eq!(rows[2]["columns"], json!({}));
+}
+
+#[test]
+fn looking_changes_no_byte() {
+    let (_folder, store) = store();
+    let before = contents(&store);
+    for (command, options) in [("stat", &[][..]), ("ls", &[]), ("get", &["2"]), ("dump", &[])] {
+        stdout(&look(command, &store, options));
+        assert_eq!(contents(&store), before, "{command}");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_named_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "text").unwrap();
+    for path in [folder.path().join("absent"), folder.path().to_owned(), file] {
+        let output = look("stat", &path, &[]);
+        assert_eq!(output.status.code(), Some(2), "{}", path.display());
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+    assert!(!folder.path().join("absent").exists());
+}
+
+#[test]
+fn a_replayed_store_and_its_checkpoint_can_be_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    stdout(&common::replay(&recorded_trace(), &store, &[]));
+    assert_eq!(json(&look("stat", &store, &["--json"]))["live"], 32);
+    assert_eq!(json_lines(&look("dump", &folder.path().join("store.checkpoint"), &[])).len(), 32);
+    assert_eq!(stdout(&look("ls", &store, &[])).lines().count(), 4 + 32);
+}
+
+/// Every file of a store with its bytes.
+fn contents(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = store.read_dir().expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
+}
