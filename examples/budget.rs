@@ -5,12 +5,14 @@
 //!
 //! `cargo run --example budget`
 
+#![expect(clippy::print_stdout, clippy::cast_possible_truncation, reason = "a small program")]
+
 use std::convert::Infallible;
 use std::error::Error;
 
 use rollstore::{Budget, NewRollout, Reason, Results, RolloutId, RolloutStore};
 
-const STEPS: u64 = 32;
+const STEPS: u64 = 39;
 const ARRIVALS: u64 = 16;
 const LIVE: u64 = 256;
 const EVERY: u64 = 8;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example lazy`
 
+#![expect(clippy::print_stdout, reason = "a small program")]
+
 use std::error::Error;
 
 use rollstore::{NewRollout, Plan, Reason, Results, RolloutId, RolloutStore, ServedFrom};

@@ -3,6 +3,13 @@
 //! Run without arguments, it runs itself twice: once to the end, and once killed (SIGKILL) at random steps and started
 //! again each time. Both must end with the same totals. `cargo run --example train_loop`
 
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a small program"
+)]
+
 use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -15,14 +22,13 @@ const STEPS: u64 = 40;
 /// Rollouts sampled every 4 steps, and kept for two such generations.
 const GENERATION: u64 = 16;
 
-/// The model: log-probs of tokens under the weights of a version. (A real trainer's weights are in its own checkpoint.)
+/// The model: log-probs of tokens under the weights of a version.
 fn forward(version: u64, tokens: &[u32]) -> Vec<f32> {
     tokens.iter().map(|token| -0.01 * ((u64::from(*token) * 31 + version * 17) % 97) as f32).collect()
 }
 
 fn compute(work: &Plan) -> rollstore::Result<Results> {
-    let logps = |tokens| forward(work.ref_version(), tokens);
-    work.rollouts().map(|rollout| Ok((rollout.id(), logps(rollout.completion_ids()?)))).collect()
+    work.rollouts().map(|row| Ok((row.id(), forward(work.ref_version(), row.completion_ids()?)))).collect()
 }
 
 fn ids(range: Range<u64>) -> Vec<RolloutId> {
@@ -34,8 +40,8 @@ fn train(dir: &Path) -> Result<(), Box<dyn Error>> {
     let store = RolloutStore::options().window(6).max_version_lag(1).run_identity(b"toy model").open(dir)?;
     let cursor = String::from_utf8(store.cursor().map_or(b"0 0".to_vec(), |cursor| cursor.to_vec()))?;
     let (step, loss) = cursor.split_once(' ').ok_or("not a cursor of this trainer")?;
-    let (first, mut loss) = (step.parse::<u64>()?, loss.parse::<f64>()?);
-    for step in first..STEPS {
+    let mut loss = loss.parse::<f64>()?;
+    for step in step.parse()?..STEPS {
         println!("step {step}");
         let (version, newest) = (store.ref_version(), step / 4 * GENERATION);
         let before = newest.saturating_sub(GENERATION);
@@ -67,8 +73,7 @@ fn train(dir: &Path) -> Result<(), Box<dyn Error>> {
         batch.commit()?;
     }
     let counts = store.stats()?.counters;
-    let (inserted, computed, retired) = (counts.inserted, counts.computed, counts.retired_total());
-    println!("{inserted} inserted, {computed} computed, {retired} retired, loss {loss:.6}");
+    println!("{} inserted, {} computed, loss {loss:.6}", counts.inserted, counts.computed);
     Ok(())
 }
 
