@@ -3,16 +3,10 @@
 //! Run without arguments, it runs itself twice: once to the end, and once killed (SIGKILL) at random steps and started
 //! again each time. Both must end with the same totals. `cargo run --example train_loop`
 
-#![expect(
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "a small program"
-)]
+#![expect(clippy::print_stdout, clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a toy")]
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
-use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -31,7 +25,7 @@ fn compute(work: &Plan) -> rollstore::Result<Results> {
     work.rollouts().map(|row| Ok((row.id(), forward(work.ref_version(), row.completion_ids()?)))).collect()
 }
 
-fn ids(range: Range<u64>) -> Vec<RolloutId> {
+fn ids(range: std::ops::Range<u64>) -> Vec<RolloutId> {
     range.map(RolloutId::new).collect()
 }
 
@@ -83,9 +77,7 @@ fn run(dir: &Path, kill_after: Option<usize>) -> Result<String, Box<dyn Error>> 
     let mut last = String::new();
     for (said, line) in BufReader::new(child.stdout.take().ok_or("no output")?).lines().enumerate() {
         last = line?;
-        if Some(said) == kill_after {
-            child.kill()?;
-        }
+        (Some(said) == kill_after).then(|| child.kill()).transpose()?;
     }
     child.wait()?;
     Ok(last)
