@@ -46,7 +46,7 @@ fn a_budget_turns_the_spike_into_a_plateau() {
     let lines = lines_of("budget");
     let [fixed, budgeted] = [0, 40].map(|first| &lines[first..first + 40]);
     assert_eq!(fixed[0], "static schedule, every 8 steps: 1024 rows computed, worst step 256");
-    assert_eq!(budgeted[0], "rollstore, at most 40 a step: 1008 rows computed, worst step 40");
+    assert_eq!(budgeted[0], "rollstore, at most 40 a step: 1016 rows computed, worst step 40");
     assert_eq!(fixed[8], format!("   8  256 {}", "#".repeat(64)));
     assert_eq!(fixed[9], "   9    0");
     let first_round: Vec<&str> = budgeted[8..16].iter().map(|line| line[5..9].trim()).collect();
