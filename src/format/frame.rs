@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 use super::fault::{Fault, ensure};
 use super::kind::{FrameFlags, FrameKind, IGNORABLE, SCHEMA_CONTROL};
 use crate::ids::{Lsn, RolloutId, SegmentId};
-use crate::limits::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, META_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{BATCH_FRAMES_MAX, META_BYTES_MAX, RECORD_BYTES_MAX};
 
 /// Bytes to whose multiples frames, arrays and descriptors are aligned: a cache line, and enough for any vector load.
 pub(crate) const FRAME_ALIGN: u64 = 64;
@@ -183,9 +183,9 @@ impl FrameHeader {
         let meta_len = u64::from(self.meta_len);
         let descriptor_fits = meta_len <= META_BYTES_MAX;
         ensure(descriptor_fits, "descriptor length", 64, format_args!("at most {META_BYTES_MAX}"), meta_len)?;
-        let len_max = if self.kind.is_rollout() { RECORD_BYTES_MAX } else { BATCH_BYTES_MAX };
         let frame_len = self.frame_len();
-        ensure(frame_len <= len_max, "frame length", 56, format_args!("at most {len_max}"), frame_len)?;
+        let fits = frame_len <= RECORD_BYTES_MAX;
+        ensure(fits, "frame length", 56, format_args!("at most {RECORD_BYTES_MAX}"), frame_len)?;
         let frames = self.frames_in_batch;
         let counted = (1..=BATCH_FRAMES_MAX).contains(&frames);
         ensure(counted, "frames in batch", 80, format_args!("1 to {BATCH_FRAMES_MAX}"), frames)

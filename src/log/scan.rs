@@ -145,7 +145,7 @@ impl Scan<'_> {
             }
         }
         // Control frames keep what they say in their arrays; those of rollouts stay where they are.
-        let control = if header.schema == SCHEMA_CONTROL { header.body_len.min(limits::BATCH_BYTES_MAX) } else { 0 };
+        let control = if header.schema == SCHEMA_CONTROL { header.body_len.min(limits::RECORD_BYTES_MAX) } else { 0 };
         let mut body = AlignedBuf::zeroed(usize::try_from(control).unwrap_or(0));
         self.read(&mut body, arrays, bytes_read)?;
         let units = u32::try_from(offset / Location::UNIT_BYTES).unwrap_or(u32::MAX);

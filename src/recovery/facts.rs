@@ -1,6 +1,7 @@
 //! What a finished segment says of its frames: from its footer, or by a scan where it has none or a bad one.
 
 use super::Listed;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
 use crate::format::manifest::SegmentState;
@@ -17,33 +18,36 @@ pub(super) struct Facts {
 }
 
 /// Reads a sealed or cut segment.
-pub(super) fn read(listed: &Listed, bytes_read: &mut u64) -> Result<Facts> {
+pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Result<Facts> {
+    let file = listed.open(disk)?;
     match listed.record.state {
-        SegmentState::Sealed { len, footer_crc } => match read_footer(&listed.scan(len), footer_crc, bytes_read) {
-            Ok(footer) => Ok(Facts {
-                entries: footer.entries,
-                retired: footer
-                    .retired
-                    .iter()
-                    .map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn })
-                    .collect(),
-                used: footer.used.iter().map(|row| (row.id, row.lsn)).collect(),
-            }),
-            Err(error) if error.kind() == ErrorKind::Damaged => {
-                tracing::warn!(segment = %listed.path.display(), %error, "the footer is rebuilt by a scan");
-                scan(listed, len, bytes_read)
+        SegmentState::Sealed { len, footer_crc } => {
+            match read_footer(&listed.scan(&*file, len), footer_crc, bytes_read) {
+                Ok(footer) => Ok(Facts {
+                    entries: footer.entries,
+                    retired: footer
+                        .retired
+                        .iter()
+                        .map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn })
+                        .collect(),
+                    used: footer.used.iter().map(|row| (row.id, row.lsn)).collect(),
+                }),
+                Err(error) if error.kind() == ErrorKind::Damaged => {
+                    tracing::warn!(segment = %listed.path.display(), %error, "the footer is rebuilt by a scan");
+                    scan(listed, &*file, len, bytes_read)
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
-        SegmentState::Cut { end, .. } => scan(listed, end, bytes_read),
+        }
+        SegmentState::Cut { end, .. } => scan(listed, &*file, end, bytes_read),
         SegmentState::Active => Ok(Facts::default()),
     }
 }
 
 /// Reads every frame below `end`, or up to where a footer begins.
-fn scan(listed: &Listed, end: u64, bytes_read: &mut u64) -> Result<Facts> {
+fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) -> Result<Facts> {
     let mut facts = Facts::default();
-    let scan = listed.scan(end);
+    let scan = listed.scan(file, end);
     let tail = scan.run(|frame| {
         match frame.event {
             Event::Rollout(entry) => facts.entries.push(entry),

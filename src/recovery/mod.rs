@@ -69,19 +69,22 @@ pub(crate) struct Survey {
     log_bytes_read: u64,
 }
 
-/// One listed segment's file.
+/// One listed segment. Its file is opened when it is read: there may be more segments than descriptors.
 #[derive(Debug)]
 struct Listed {
     record: SegmentRecord,
-    file: Arc<dyn DiskFile>,
     path: PathBuf,
     file_len: u64,
 }
 
 impl Listed {
-    fn scan(&self, end: u64) -> Scan<'_> {
+    fn open(&self, disk: &dyn Disk) -> Result<Arc<dyn DiskFile>> {
+        disk.open(&self.path, Access::Read).map_err(|error| Error::io("open segment", &self.path, error))
+    }
+
+    fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Scan<'a> {
         let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.record.base_lsn);
-        Scan { file: &*self.file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
+        Scan { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
     }
 }
 
@@ -93,7 +96,7 @@ impl Survey {
         let listed: Vec<Listed> = manifest.segments.iter().map(open).collect::<Result<_>>()?;
         let state = State::from_snapshot(manifest.state.clone());
         let active = listed.iter().find(|listed| listed.record.state == SegmentState::Active);
-        let tail = active.map(|listed| tail::read(listed, &state)).transpose()?;
+        let tail = active.map(|listed| tail::read(request.disk, listed, &state)).transpose()?;
         log_bytes_read += tail.as_ref().map_or(0, |tail| tail.bytes_read);
         Ok(Self { manifest, state, listed, tail, log_bytes_read })
     }
@@ -118,7 +121,7 @@ impl Survey {
         let uncovered =
             |listed: &&Listed| listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id);
         let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
-        let index = fill(base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
+        let index = fill(request.disk, base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
         let segments = segments.collect::<Result<_>>()?;
         Ok(Recovered { manifest, state, index, disk_index, segments, log_bytes_read })
@@ -156,7 +159,7 @@ fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u
         let found = format!("segment {} with salt {:#018x}", header.segment, header.salt);
         return Err(Error::damaged(Damage { file: path, offset: 0, expected, found }));
     }
-    Ok(Listed { record: *record, file, path, file_len })
+    Ok(Listed { record: *record, path, file_len })
 }
 
 /// The index on disk, if it is of use.
@@ -181,6 +184,7 @@ fn load_index(
 /// Brings an index up to the end of the log. Retirements are collected first: a frame of a retired rollout must not
 /// bring it back, wherever the two lie.
 fn fill(
+    disk: &dyn Disk,
     base: MemoryIndex,
     uncovered: &[&Listed],
     tail: Option<&UnsealedTail>,
@@ -188,7 +192,7 @@ fn fill(
 ) -> Result<MemoryIndex> {
     let mut ended = Ended::default();
     for listed in uncovered {
-        for victim in facts::read(listed, bytes_read)?.retired {
+        for victim in facts::read(disk, listed, bytes_read)?.retired {
             ended.add(victim);
         }
     }
@@ -208,7 +212,7 @@ fn fill(
         }
     };
     for listed in uncovered {
-        let facts = facts::read(listed, bytes_read)?;
+        let facts = facts::read(disk, listed, bytes_read)?;
         facts.entries.iter().for_each(|entry| apply(listed.record.id, entry));
         used.extend(facts.used);
     }

@@ -97,11 +97,12 @@ fn write_again(
     };
     let bytes: u64 = frames.iter().map(|frame| frame.header.frame_len()).sum();
     let capacity = bytes.saturating_add(SEGMENT_HEADER_BYTES as u64);
+    let file = source.open(request.disk)?;
     let mut active = Active::create(request.disk, request.dir, &header, capacity, request.read_mode)?;
     for mut frame in frames {
         active.adopt(frame.header, &mut frame.event, durable_lsn, |buffer, at| {
             let offset = frame.offset.saturating_add(at);
-            let read = source.file.read_exact_at(buffer, offset);
+            let read = file.read_exact_at(buffer, offset);
             read.map_err(|error| Error::io(format_args!("read at {offset}"), &source.path, error))
         })?;
     }

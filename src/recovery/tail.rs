@@ -1,10 +1,11 @@
 //! The segment that was being written to: whole batches, a torn tail, or damage.
 
 use super::Listed;
+use crate::disk::Disk;
 use crate::error::{Damage, Error, Result};
 use crate::format::fault::Fault;
 use crate::ids::{Lsn, SegmentId};
-use crate::log::scan::{ScannedFrame, Tail};
+use crate::log::scan::{Scan, ScannedFrame, Tail};
 use crate::log::segment::fault_at;
 use crate::state::State;
 
@@ -25,8 +26,9 @@ pub(crate) struct UnsealedTail {
 }
 
 /// Reads the active segment. `state` is the manifest's: frames up to its LSN are known to have been durable.
-pub(super) fn read(listed: &Listed, state: &State) -> Result<UnsealedTail> {
-    let scan = listed.scan(listed.file_len);
+pub(super) fn read(disk: &dyn Disk, listed: &Listed, state: &State) -> Result<UnsealedTail> {
+    let file = listed.open(disk)?;
+    let scan = listed.scan(&*file, listed.file_len);
     let mut frames = Vec::new();
     let tail = scan.run(|frame| {
         frames.push(frame);
@@ -34,7 +36,7 @@ pub(super) fn read(listed: &Listed, state: &State) -> Result<UnsealedTail> {
     })?;
     let before = Lsn::new(listed.record.base_lsn.get().saturating_sub(1));
     let end_lsn = tail.end_lsn.max(before);
-    judge(listed, state, &tail, end_lsn)?;
+    judge(listed, &scan, state, &tail, end_lsn)?;
     Ok(UnsealedTail {
         segment: listed.record.id,
         frames,
@@ -47,7 +49,7 @@ pub(super) fn read(listed: &Listed, state: &State) -> Result<UnsealedTail> {
 }
 
 /// Tells a torn tail from damage: the first frame that is not there was acknowledged, or it was not.
-fn judge(listed: &Listed, state: &State, tail: &Tail, end_lsn: Lsn) -> Result<()> {
+fn judge(listed: &Listed, scan: &Scan<'_>, state: &State, tail: &Tail, end_lsn: Lsn) -> Result<()> {
     let missing = end_lsn.next();
     let offset = tail.stopped.as_ref().map_or(tail.end, |stop| stop.offset);
     if let Some(stop) = &tail.stopped
@@ -58,7 +60,7 @@ fn judge(listed: &Listed, state: &State, tail: &Tail, end_lsn: Lsn) -> Result<()
     let witness = if tail.attested.max(state.lsn) >= missing {
         Some("the manifest or an earlier frame".to_owned())
     } else {
-        let behind = listed.scan(listed.file_len).attests_behind(offset, missing)?;
+        let behind = scan.attests_behind(offset, missing)?;
         behind.map(|at| format!("the frame at byte {at}"))
     };
     let Some(witness) = witness else { return Ok(()) };

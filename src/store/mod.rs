@@ -352,8 +352,12 @@ impl RolloutStore {
 impl Closer {
     fn close(&self, flush: bool) -> Result<()> {
         let core = &self.core;
-        // A forked child has no flusher thread and must not touch what its parent writes.
-        if std::process::id() != core.pid || core.closed.swap(true, Ordering::AcqRel) {
+        if std::process::id() != core.pid {
+            // A forked child must not touch what its parent writes, and dropping the index file would.
+            std::mem::forget(Arc::clone(core));
+            return Ok(());
+        }
+        if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         core.flusher.stop();

@@ -110,32 +110,23 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     Ok(recovered)
 }
 
-/// Reads a store that may be written to meanwhile: once more if the manifest moved on.
+/// Reads a store that may be written to meanwhile. A manifest that is replaced under the reader, or a frame that was being
+/// written when its place was read, looks like damage: only what is still there at the last look is told.
 fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
-    /// A manifest moves at each seal; that many in a row while a store is being opened mean something else.
-    const TRIES: u32 = 8;
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    const LOOKS: u32 = 5;
+    let look = || -> Result<Recovered> {
         let manifest = manifests::newest(request.disk, request.dir)?.ok_or_else(|| no_store(request.dir))?;
-        let generation = manifest.generation;
         check_identity(options, &manifest, request.dir)?;
-        let read = Survey::read(request, manifest).and_then(|survey| survey.load(request));
-        match read {
-            Ok(mut recovered) => {
-                check_resumed(options, &recovered.state)?;
-                recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
-                return Ok(recovered);
-            }
-            Err(error) if tries == TRIES => return Err(error),
-            // A frame that was being written looks torn, or damaged once a later one stands behind it: look again.
-            Err(error) => {
-                let moved =
-                    manifests::newest(request.disk, request.dir)?.is_none_or(|newest| newest.generation != generation);
-                if !moved && tries > 2 {
-                    return Err(error);
-                }
-            }
+        let mut recovered = Survey::read(request, manifest)?.load(request)?;
+        check_resumed(options, &recovered.state)?;
+        recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
+        Ok(recovered)
+    };
+    let mut looks = 1;
+    loop {
+        match look() {
+            Err(error) if looks < LOOKS && matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) => looks += 1,
+            other => return other,
         }
     }
 }

@@ -240,17 +240,15 @@ impl RolloutStore {
         let serve = |snapshot: Snapshot| {
             let rollout = snapshot.open(&state, &self.core.rules)?;
             let id = rollout.id();
-            let source = if rollout.staleness(step).is_fresh() && !given.contains(&id) {
-                ServedFrom::Stored
-            } else if !planned.contains(&id) {
-                // It was fresh when the call began; an advance meanwhile does not change what was asked for.
-                ServedFrom::Stored
-            } else if !given.contains(&id) {
-                ServedFrom::Declined
-            } else if rollout.ref_version() == version && rollout.born_step() == step {
+            let source = if given.contains(&id) && (rollout.ref_version(), rollout.born_step()) == (version, step) {
                 ServedFrom::Computed
-            } else {
+            } else if !planned.contains(&id) || rollout.staleness(step).is_fresh() {
+                // What was fresh when the call began is served, whatever advanced meanwhile.
+                ServedFrom::Stored
+            } else if given.contains(&id) {
                 ServedFrom::Late
+            } else {
+                ServedFrom::Declined
             };
             Ok(Served { rollout, source })
         };

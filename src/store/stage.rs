@@ -99,12 +99,10 @@ impl Overlay {
 
     /// Takes in the changes of a batch that was written.
     pub(crate) fn add(&mut self, changes: Changes) {
-        for (id, (lsn, live)) in changes.0 {
-            self.changed.insert(id, (lsn, live));
-            self.order.push_back((lsn, id));
-        }
-        // One batch's changes come in no order; its LSNs lie above every earlier one's.
-        self.order.make_contiguous().sort_unstable();
+        let mut order: Vec<(Lsn, RolloutId)> = changes.0.iter().map(|(id, (lsn, _))| (*lsn, *id)).collect();
+        order.sort_unstable();
+        self.order.extend(order);
+        self.changed.extend(changes.0);
     }
 }
 
@@ -129,13 +127,17 @@ pub(crate) struct Stage<'b, 's> {
     overlay: &'s Overlay,
     staged: Staged<'b>,
     next_lsn: Lsn,
+    /// Results that came late.
+    dropped: u64,
+    /// The ceiling that a tally was asked for with.
+    id_ceiling: Option<u64>,
 }
 
 impl<'b, 's> Stage<'b, 's> {
     pub(crate) fn new(core: &'s Core, overlay: &'s Overlay, state: State, next_lsn: Lsn) -> Self {
         let changes = Changes::default();
         let staged = Staged { frames: Vec::new(), events: Vec::new(), outcomes: Vec::new(), state, changes };
-        Self { core, overlay, staged, next_lsn }
+        Self { core, overlay, staged, next_lsn, dropped: 0, id_ceiling: None }
     }
 
     /// Stages a whole batch.
@@ -144,11 +146,13 @@ impl<'b, 's> Stage<'b, 's> {
             let outcome = self.op(op)?;
             self.staged.outcomes.push(outcome);
         }
-        let writes_rollouts = self.staged.events.iter().any(|event| matches!(event, Event::Rollout(_)));
-        if writes_rollouts {
-            self.tally(None);
-        }
         self.check_limits()?;
+        // Nothing can refuse the batch any more: from here on counters may move.
+        self.core.usage.dropped(self.dropped);
+        let writes_rollouts = self.staged.events.iter().any(|event| matches!(event, Event::Rollout(_)));
+        if writes_rollouts || self.id_ceiling.is_some() {
+            self.tally();
+        }
         Ok(self.staged)
     }
 
@@ -173,7 +177,7 @@ impl<'b, 's> Stage<'b, 's> {
                 Ok(Outcome::Done)
             }
             Op::Tally { id_ceiling } => {
-                self.tally(Some(*id_ceiling));
+                self.id_ceiling = Some(*id_ceiling);
                 Ok(Outcome::Done)
             }
         }
@@ -261,7 +265,7 @@ impl<'b, 's> Stage<'b, 's> {
             computed += 1;
             self.rollout(&update.prepared, FrameEntry { lsn: self.next_lsn, ..entry }, true);
         }
-        self.core.usage.dropped(dropped);
+        self.dropped += dropped;
         Ok(Outcome::Applied { computed, dropped })
     }
 
@@ -281,11 +285,11 @@ impl<'b, 's> Stage<'b, 's> {
     }
 
     /// Counters that no other frame carries; written only where something changed.
-    fn tally(&mut self, id_ceiling: Option<u64>) {
+    fn tally(&mut self) {
         let mut counters = self.staged.state.counters;
         let used = self.core.usage.take(&mut counters);
-        if used.is_some() || id_ceiling.is_some() {
-            let id_ceiling = id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
+        if used.is_some() || self.id_ceiling.is_some() {
+            let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
             self.control(Event::Tally { counters, id_ceiling, used: used.unwrap_or_default() });
         }
     }
@@ -318,13 +322,14 @@ impl<'b, 's> Stage<'b, 's> {
 
     fn check_limits(&self) -> Result<()> {
         let frames = &self.staged.frames;
-        let largest = frames.iter().max_by_key(|frame| frame.frame_len());
-        if let Some(frame) =
-            largest.filter(|frame| frame.kind.is_rollout() && frame.frame_len() > limits::RECORD_BYTES_MAX)
-        {
-            let (bytes, max) = (frame.frame_len(), limits::RECORD_BYTES_MAX);
-            let what = format!("rollout {} takes {bytes} bytes, the limit of a record is {max}", frame.rollout);
-            return Err(Error::invalid(what).of(frame.rollout));
+        let too_large = frames.iter().find(|frame| frame.frame_len() > limits::RECORD_BYTES_MAX);
+        if let Some(frame) = too_large {
+            let (bytes, max, kind) = (frame.frame_len(), limits::RECORD_BYTES_MAX, frame.kind.name());
+            let what = format!("the {kind} takes {bytes} bytes, the limit of a record is {max}");
+            if frame.kind.is_rollout() {
+                return Err(Error::invalid(format!("rollout {}: {what}", frame.rollout)).of(frame.rollout));
+            }
+            return Err(Error::invalid(format!("{what}; split it")));
         }
         let bytes: u64 = frames.iter().map(NewFrame::frame_len).sum();
         if bytes > limits::BATCH_BYTES_MAX || frames.len() > limits::BATCH_FRAMES_MAX as usize {

@@ -95,13 +95,6 @@ fn a_length_beyond_its_limit_is_refused_under_a_sound_checksum() {
 }
 
 #[test]
-fn a_control_frame_may_be_longer_than_a_record() {
-    let (kind, schema) = (FrameKind::Retire, SCHEMA_CONTROL);
-    let long = FrameHeader { kind, schema, body_len: RECORD_BYTES_MAX, ..header() };
-    assert_eq!(FrameHeader::decode(&long.encode(&SEED), &SEED), Ok(long));
-}
-
-#[test]
 fn what_a_newer_format_wrote_is_too_new_and_never_damage() {
     let at = |offset, bytes: &[u8]| FrameHeader::decode(&resealed(offset, bytes), &SEED);
     assert!(is_too_new(&at(72, &12_u16.to_le_bytes())), "an unknown kind");
@@ -176,7 +169,7 @@ proptest! {
     #[test]
     fn no_fields_under_a_sound_checksum_panic_or_pass_a_limit(fields in proptest::collection::vec(any::<u8>(), 120)) {
         if let Ok(header) = FrameHeader::decode(&resealed(8, &fields), &SEED) {
-            prop_assert!(header.frame_len() <= BATCH_BYTES_MAX);
+            prop_assert!(header.frame_len() <= RECORD_BYTES_MAX);
         }
     }
 
