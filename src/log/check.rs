@@ -66,13 +66,7 @@ impl Scan<'_> {
     pub(crate) fn frame_at(&self, offset: u64, bytes_read: &mut u64) -> Result<ScannedFrame, Refused> {
         let header = self.header_at(offset, bytes_read)?;
         let arrays = offset + HEADER_BYTES as u64;
-        let meta_offset = arrays.saturating_add(header.body_len);
-        let mut meta = AlignedBuf::zeroed(usize::try_from(header.meta_len).unwrap_or(0));
-        self.read(&mut meta, meta_offset, bytes_read)?;
-        let computed = crc32fast::hash(&meta);
-        if computed != header.meta_crc {
-            return Err(Fault::checksum("descriptor", meta_offset - offset, header.meta_crc, computed).into());
-        }
+        let meta = self.meta_of(&header, offset, bytes_read)?;
         for (range, crc) in columns(&header, &meta)? {
             let computed = self.checksum(arrays.saturating_add(range.start), range.end - range.start, bytes_read)?;
             if computed != crc {
@@ -85,6 +79,23 @@ impl Scan<'_> {
         self.read(&mut body, arrays, bytes_read)?;
         let units = u32::try_from(offset / Location::UNIT_BYTES).unwrap_or(u32::MAX);
         Ok(ScannedFrame { event: Event::decode(&header, units, &meta, &body)?, header, offset })
+    }
+
+    /// Where the arrays of a checked frame lie within its body, in order.
+    pub(crate) fn column_ranges(&self, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<Vec<Range<u64>>, Refused> {
+        let meta = self.meta_of(&frame.header, frame.offset, bytes_read)?;
+        Ok(columns(&frame.header, &meta)?.into_iter().map(|(range, _)| range).collect())
+    }
+
+    fn meta_of(&self, header: &FrameHeader, offset: u64, bytes_read: &mut u64) -> Result<AlignedBuf, Refused> {
+        let within = (HEADER_BYTES as u64).saturating_add(header.body_len);
+        let mut meta = AlignedBuf::zeroed(usize::try_from(header.meta_len).unwrap_or(0));
+        self.read(&mut meta, offset.saturating_add(within), bytes_read)?;
+        let computed = crc32fast::hash(&meta);
+        if computed != header.meta_crc {
+            return Err(Fault::checksum("descriptor", within, header.meta_crc, computed).into());
+        }
+        Ok(meta)
     }
 
     fn checksum(&self, offset: u64, len: u64, bytes_read: &mut u64) -> Result<u32> {

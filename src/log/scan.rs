@@ -120,7 +120,8 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    pub(super) fn seed(&self, offset: u64) -> FrameSeed {
+    /// The seed of the header checksum of a frame at `offset`.
+    pub(crate) fn seed(&self, offset: u64) -> FrameSeed {
         FrameSeed { salt: self.salt, segment: self.segment, offset }
     }
 

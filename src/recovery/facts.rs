@@ -23,7 +23,7 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Re
     match listed.record.state {
         SegmentState::Sealed { len, footer_crc } => {
             match read_footer(&listed.scan(&*file, len), footer_crc, bytes_read) {
-                Ok(footer) => Ok(Facts {
+                Ok((footer, _)) => Ok(Facts {
                     entries: footer.entries,
                     retired: footer
                         .retired

@@ -4,6 +4,7 @@
 
 pub mod bytes;
 pub mod crash;
+pub mod scratch;
 pub mod settings;
 pub mod state;
 pub mod store;
