@@ -12,7 +12,9 @@ fn store(dir: &Path) -> RolloutStore {
     let store = RolloutStore::options().window(8).open(dir).unwrap();
     for id in 0..4 {
         let rollout = NewRollout::new(id, 0).completion_ids(vec![1, 2, 3]).old_logps(vec![-0.5; 3], 0);
-        store.insert(rollout.sampler_logps(vec![-0.25; 3]).metadata(b"seed 7").column("routes", vec![7_u8; 5])).unwrap();
+        store
+            .insert(rollout.sampler_logps(vec![-0.25; 3]).metadata(b"seed 7").column("routes", vec![7_u8; 5]))
+            .unwrap();
     }
     store.advance_ref_version(1, Some(7)).unwrap();
     let plan = store.plan_for(&[1.into()], 1).unwrap();

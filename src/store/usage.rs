@@ -133,6 +133,8 @@ impl Usage {
         self.served.fetch_sub(written.served, Ordering::Relaxed);
         self.dropped.fetch_sub(written.dropped, Ordering::Relaxed);
         let mut used = self.used.lock();
-        written.used.iter().for_each(|rollout| drop(used.remove(rollout)));
+        for rollout in &written.used {
+            used.remove(rollout);
+        }
     }
 }
