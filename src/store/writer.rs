@@ -58,7 +58,8 @@ impl Writer {
 
     fn append(&mut self, core: &Core, ops: &[Op<'_>]) -> Result<Written> {
         core.check_lock()?;
-        self.raise_ceilings(core, ops.len() as u64)?;
+        let advances = ops.iter().filter(|op| matches!(op, Op::Advance { .. })).count() as u64;
+        self.raise_ceilings(core, advances)?;
         self.overlay.forget(core.group.published());
         let Staged { frames, mut events, outcomes, state, changes } =
             Stage::new(core, &self.overlay, self.state.clone(), self.next_lsn).run(ops)?;
