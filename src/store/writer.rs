@@ -160,6 +160,8 @@ impl Writer {
 
     /// Leaves no segment unsealed, and a manifest that says so.
     pub(crate) fn seal_all(&mut self, core: &Core) -> Result<()> {
+        // Another writer's store may stand under our path by now: its files are not ours to write.
+        core.check_lock()?;
         core.group.wait_all(core)?;
         let sealed = self.seal(core)?;
         if sealed || self.manifest.state.lsn != self.state.lsn {
