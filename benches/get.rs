@@ -8,31 +8,28 @@ mod common;
 
 use std::hint::black_box;
 
-use common::{BATCH_ROLLOUTS, ROW_VALUES, random, rows, scratch, store, sum};
+use common::{BATCH_ROLLOUTS, ROW_VALUES, insert_rows, random, rows, scratch, store, sum};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::RngExt;
-use rollstore::{NewRollout, RolloutId};
+use rollstore::RolloutId;
 
 const ROLLOUTS: u64 = 20_000;
+
+/// What a reader does with a row.
+type UseRow = fn(&[f32]) -> f32;
 
 fn get(criterion: &mut Criterion) {
     let (dir, mut random) = (scratch(), random());
     let store = store(&dir);
     let rows = rows(BATCH_ROLLOUTS, &mut random);
     let row_of = |id: u64| &rows[usize::try_from(id).expect("small") % rows.len()];
-    for first in (0..ROLLOUTS).step_by(BATCH_ROLLOUTS) {
-        let mut batch = store.batch();
-        for id in first..ROLLOUTS.min(first + BATCH_ROLLOUTS as u64) {
-            batch.insert(NewRollout::new(id, 0).old_logps(row_of(id), 0)).expect("a sound rollout");
-        }
-        batch.commit().expect("a commit");
-    }
-    let read = |id: u64, use_row: fn(&[f32]) -> f32| {
+    insert_rows(&store, 0..ROLLOUTS, &rows);
+    let read = |id: u64, use_row: UseRow| {
         let rollout = store.get(RolloutId::new(id)).expect("a sound frame").expect("a live rollout");
         use_row(rollout.old_logps().expect("old logps"))
     };
     let memory: Vec<f32> = (0..ROLLOUTS).flat_map(|id| row_of(id).iter().copied()).collect();
-    let read_memory = |id: u64, use_row: fn(&[f32]) -> f32| {
+    let read_memory = |id: u64, use_row: UseRow| {
         let start = usize::try_from(id).expect("small") * ROW_VALUES;
         use_row(&memory[start..start + ROW_VALUES])
     };
@@ -40,7 +37,7 @@ fn get(criterion: &mut Criterion) {
         assert_eq!(read(id, sum).to_bits(), read_memory(id, sum).to_bits(), "the same rows are compared");
     }
 
-    let uses: [(&str, fn(&[f32]) -> f32); 2] = [("first value", |row| row[0]), ("whole sum", sum)];
+    let uses: [(&str, UseRow); 2] = [("first value", |row| row[0]), ("whole sum", sum)];
     for (name, use_row) in uses {
         let mut group = criterion.benchmark_group(format!("get, {name}"));
         group.bench_function("rollstore", |bencher| {

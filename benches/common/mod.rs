@@ -40,6 +40,19 @@ pub(crate) fn store(dir: &TempDir) -> RolloutStore {
     RolloutStore::options().window(8).open(dir.path().join("store")).expect("the store opens")
 }
 
+/// Inserts rollouts with these ids, a batch of 512 a commit; their old logps are the rows in turn.
+pub(crate) fn insert_rows(store: &RolloutStore, ids: std::ops::Range<u64>, rows: &[Vec<f32>]) {
+    let version = store.ref_version();
+    let mut rollouts = ids.zip(rows.iter().cycle()).peekable();
+    while rollouts.peek().is_some() {
+        let mut batch = store.batch();
+        for (id, row) in rollouts.by_ref().take(BATCH_ROLLOUTS) {
+            batch.insert(NewRollout::new(id, 0).old_logps(row, version)).expect("a sound rollout");
+        }
+        batch.commit().expect("a commit");
+    }
+}
+
 /// Inserts rollouts of four tokens with these ids, under the current ref version, 10,000 a commit.
 pub(crate) fn insert_tiny(store: &RolloutStore, ids: std::ops::Range<u64>) {
     let (logps, version) = ([-0.5; 4], store.ref_version());
