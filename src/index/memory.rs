@@ -152,13 +152,32 @@ impl MemoryIndex {
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
         if let Some(slot) = self.slab.find(frame.id) {
-            if self.slab.slot(slot).insert_lsn >= frame.lsn {
+            let held = self.slab.slot(slot).insert_lsn;
+            if held == frame.lsn {
+                return self.move_insert(slot, at);
+            }
+            if held > frame.lsn {
                 return false;
             }
             self.remove(slot);
         }
         self.put(&Row::of_insert(at, frame));
         true
+    }
+
+    /// The same frame in another place: recovery writes frames again behind a cut, and the older place is gone.
+    fn move_insert(&mut self, slot: u32, at: Location) -> bool {
+        let entry = self.slab.slot_mut(slot);
+        let before = std::mem::replace(&mut entry.insert, at);
+        if entry.old == before {
+            entry.old = at;
+        }
+        if let Some(kl) = self.extras.get_mut(&slot).and_then(|extra| extra.kl.as_mut())
+            && kl.at == before
+        {
+            kl.at = at;
+        }
+        before != at
     }
 
     fn update(&mut self, at: Location, frame: &FrameEntry) -> bool {
@@ -175,15 +194,15 @@ impl MemoryIndex {
     }
 
     fn update_old(&mut self, slot: u32, at: Location, frame: &FrameEntry) -> bool {
-        let Slot { old_lsn, has, .. } = *self.slab.slot(slot);
+        let Slot { old, old_lsn, has, .. } = *self.slab.slot(slot);
         let first = match self.extras.get(&slot).and_then(|extra| extra.first_old) {
-            Some(first) => frame.lsn < first.lsn,
+            Some(first) => frame.lsn < first.lsn || (frame.lsn == first.lsn && at != first.at),
             None => old_lsn == Lsn::NONE && !has.contains(Has::SAMPLER),
         };
         if first {
             self.extras.entry(slot).or_default().first_old = Some(FirstOld { at, lsn: frame.lsn });
         }
-        let newest = frame.lsn > old_lsn;
+        let newest = frame.lsn > old_lsn || (frame.lsn == old_lsn && at != old);
         if newest {
             let entry = self.slab.slot_mut(slot);
             (entry.old, entry.old_lsn, entry.has) = (at, frame.lsn, has.with(Has::OLD));
@@ -194,7 +213,7 @@ impl MemoryIndex {
 
     fn update_kl(&mut self, slot: u32, at: Location, frame: &FrameEntry) -> bool {
         let kl = &mut self.extras.entry(slot).or_default().kl;
-        let newest = kl.is_none_or(|kl| frame.lsn > kl.lsn);
+        let newest = kl.is_none_or(|kl| frame.lsn > kl.lsn || (frame.lsn == kl.lsn && at != kl.at));
         if newest {
             *kl = Some(KlEntry { at, lsn: frame.lsn, version: frame.kl_version });
             let entry = self.slab.slot_mut(slot);

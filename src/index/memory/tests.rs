@@ -359,3 +359,20 @@ fn a_late_older_frame_that_tells_of_a_use_is_a_change() {
     assert_eq!(changes.upserts.iter().map(|row| row.entry.old_lsn).collect::<Vec<_>>(), [Lsn::new(9)]);
     assert!(index.get(RolloutId::new(0)).unwrap().has.contains(Has::USED));
 }
+
+#[test]
+fn frames_told_again_from_another_place_are_found_there() {
+    let insert = FrameEntry { has: Has::OLD.with(Has::KL_REF), ..insert(0, 1, 0, 0) };
+    let update = |kind, lsn| blank(kind, 0, Lsn::new(lsn), Lsn::new(1));
+    let updates = [update(EntryKind::OldLogps, 2), update(EntryKind::KlRefLogps, 3)];
+    for frames in [&[insert][..], &[insert, updates[0], updates[1]]] {
+        let mut index = MemoryIndex::default();
+        frames.iter().for_each(|frame| index.apply(SegmentId(1), frame));
+        index.take_changes();
+        frames.iter().for_each(|frame| index.apply(SegmentId(2), frame));
+        let entry = index.get(RolloutId::new(0)).unwrap();
+        let kl = index.extra(RolloutId::new(0)).unwrap().kl.unwrap();
+        assert_eq!([entry.insert, entry.old, kl.at].map(|at| at.segment), [SegmentId(2); 3]);
+        assert_eq!((index.len(), index.changes_len(), index.count(Some(1), |_| false)), (1, 1, 1));
+    }
+}
