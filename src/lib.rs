@@ -18,7 +18,7 @@
 //!     Ok::<_, std::convert::Infallible>(logps.collect::<Results>())
 //! })?;
 //! assert_eq!((served[0].old_logps()?, served[0].source()), (&[-0.25; 3][..], ServedFrom::Computed));
-//! # Ok::<(), rollstore::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Where is what I need?
@@ -35,7 +35,7 @@
 //! | read one, read many | [`RolloutStore::get`] and [`Rollout`], [`RolloutStore::gather`] |
 //! | ask who is fresh, and why not | [`RolloutStore::needs_recompute`], [`RolloutStore::stale`], [`Rollout::staleness`] |
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
-//! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`] |
+//! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
 //! | know what to do about an error | [`ErrorKind`] |
 //!

@@ -126,7 +126,10 @@ fn r04_log_probs_that_are_all_zero_are_kept_and_warned_of() {
     store.get_or_compute(&ids([6]), 5, model(0.0)).unwrap();
     store.insert(zero(6).old_logps(&zeros[..], 0)).unwrap_err();
     let warnings = store.stats().unwrap().warnings;
-    assert!(matches!(&warnings[..], [one] if one.starts_with("3 rollouts") && one.contains("all zero")), "{warnings:?}");
+    assert!(
+        matches!(&warnings[..], [one] if one.starts_with("3 rollouts") && one.contains("all zero")),
+        "{warnings:?}"
+    );
     assert_eq!(view(&store, 4).sampler_logps().unwrap(), zeros);
 }
 

@@ -101,6 +101,22 @@ impl MemoryIndex {
         self.collect(self.postings.select(born_below, stale))
     }
 
+    /// As [`Self::select`], as far as the caller goes on: of those born later than the last one taken it looks at none.
+    pub(crate) fn select_lazily(
+        &self,
+        born_below: Option<u64>,
+        stale: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = RolloutId> {
+        let mut lists = self.postings.select(born_below, stale).into_iter().peekable();
+        let next_born = move || {
+            let first = lists.next()?;
+            let born_with = |list: &&PostingList| list.born_step == first.born_step;
+            let rest: Vec<_> = std::iter::from_fn(|| lists.next_if(born_with)).collect();
+            Some(self.collect([first].into_iter().chain(rest)))
+        };
+        std::iter::from_fn(next_born).flatten()
+    }
+
     /// How many rollouts [`Self::select`] would return. Looks at none of them.
     pub(crate) fn count(&self, born_below: Option<u64>, stale: impl Fn(u64) -> bool) -> usize {
         self.postings.select(born_below, stale).iter().map(|list| list.ids.len()).sum()
