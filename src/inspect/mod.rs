@@ -3,6 +3,6 @@
 //! Sits beside `store`, knows nothing of it, and uses the readers of `recovery` and `log` alone. Never writes, takes no lock, goes on past damage.
 
 mod verify;
-mod walk;
+pub(crate) mod walk;
 
 pub use verify::{Finding, Verification, verify, verify_on};

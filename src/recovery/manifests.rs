@@ -170,6 +170,17 @@ pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -
     Ok(())
 }
 
+/// Removes every generation but this one, for a store whose past must not come back.
+pub(crate) fn remove_older(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
+    for generation in Listing::read(disk, dir)?.generations {
+        let path = dir.join(manifest_file_name(generation));
+        if generation != manifest.generation {
+            remove_if_there(disk, &path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+    }
+    Ok(())
+}
+
 fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -8,6 +8,7 @@
 //! - R3. A bad frame that a later one attests is damage; any other is a torn tail.
 //! - R4. The index saves reading and never decides.
 
+pub(crate) mod epoch;
 mod facts;
 pub(crate) mod manifests;
 mod settle;

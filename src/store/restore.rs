@@ -11,17 +11,15 @@ use crate::disk::os::OsDisk;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
-use crate::format::names::{INDEX, manifest_file_name, segment_file_name};
+use crate::format::names::{INDEX, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::ids::Lsn;
 use crate::index::CACHE_BYTES_DEFAULT;
-use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
-use crate::recovery::{Request, Survey};
+use crate::recovery::{Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store, take_lock};
 use crate::store::options::Options;
-use crate::store::transfer::{Transfer, parent};
+use crate::store::transfer::{Transfer, sync_names_above};
 use crate::store::{RolloutStore, random};
 
 impl RolloutStore {
@@ -73,13 +71,10 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     // A damaged checkpoint must not take the place of anything.
     survey(disk, checkpoint, &saved)?;
     disk.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+    // Twice: no lock file is left where nothing is to be restored to, and what the lock guards is believed only under it.
+    let _ = target(disk, dir, &saved)?;
     let lock = take_lock(disk, dir)?;
-    let old = manifests::newest(disk, dir)?;
-    check_target(dir, &saved, old.as_ref())?;
-    let listing = Listing::read(disk, dir)?;
-    if old.is_none() {
-        check_empty(&listing, dir)?;
-    }
+    let (old, listing) = target(disk, dir, &saved)?;
 
     let next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
     let mut transfer = Transfer::new(disk, checkpoint, dir);
@@ -90,18 +85,14 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     }
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     manifests::write(disk, dir, &next)?;
-    let above = parent(dir);
-    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
+    sync_names_above(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.
-    let older = listing.generations.iter().filter(|generation| **generation < next.generation);
-    for name in older.map(|generation| manifest_file_name(*generation)).chain([INDEX.to_owned()]) {
-        match disk.remove_file(&dir.join(&name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &dir.join(name), error));
-            }
-            _ => {}
-        }
+    manifests::remove_older(disk, dir, &next)?;
+    let index = dir.join(INDEX);
+    match disk.remove_file(&index) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &index, error)),
+        _ => {}
     }
     manifests::remove_orphans(disk, dir, &next)?;
     drop(lock);
@@ -112,6 +103,36 @@ fn survey(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Survey> {
     let read_mode = ReadMode { mapped: false, recheck_always: false };
     let request = Request { disk, dir, access: Access::Read, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     Survey::read(&request, manifest.clone())
+}
+
+/// The store that the checkpoint takes the place of, if there is one, and the names in its directory.
+fn target(disk: &dyn Disk, dir: &Path, saved: &Manifest) -> Result<(Option<Manifest>, Listing)> {
+    let listing = Listing::read(disk, dir)?;
+    let old = if is_unfinished(disk, dir, saved, &listing)? { None } else { manifests::newest(disk, dir)? };
+    check_target(dir, saved, old.as_ref())?;
+    if old.is_none() {
+        check_empty(&listing, dir)?;
+    }
+    Ok((old, listing))
+}
+
+/// Whether a restore of this checkpoint into a fresh directory ended before its last step: there are segments of the
+/// checkpoint, some of them perhaps cut short, no others, and no manifest.
+fn is_unfinished(disk: &dyn Disk, dir: &Path, saved: &Manifest, listing: &Listing) -> Result<bool> {
+    if !listing.generations.is_empty() {
+        return Ok(false);
+    }
+    for id in &listing.segments {
+        let Some(record) = saved.segments.iter().find(|record| record.id == *id) else { return Ok(false) };
+        let path = dir.join(segment_file_name(*id));
+        let file = disk.open(&path, Access::Read).map_err(|error| Error::io("open segment", &path, error))?;
+        let mut header = vec![0; SEGMENT_HEADER_BYTES];
+        let header = file.read_exact_at(&mut header, 0).ok().and_then(|()| SegmentHeader::decode(&header).ok());
+        if header.is_some_and(|header| header.salt != record.salt) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn check_target(dir: &Path, saved: &Manifest, old: Option<&Manifest>) -> Result<()> {
@@ -131,26 +152,13 @@ fn next_manifest(
     old: Option<&Manifest>,
     listing: &Listing,
 ) -> Result<Manifest> {
-    let ceiling = |of: fn(&Manifest) -> u64| of(saved).max(old.map_or(0, of));
-    let (lsn, ref_version, kl_version) = (
-        ceiling(|manifest| manifest.lsn_ceiling),
-        ceiling(|manifest| manifest.ref_version_ceiling),
-        ceiling(|manifest| manifest.kl_version_ceiling),
-    );
     let mut next = saved.clone();
     next.kind = ManifestKind::Live;
     next.generation = listing.generations.first().copied().unwrap_or(0).max(saved.generation) + 1;
     next.store_uuid = old.map_or_else(random::uuid, |old| old.store_uuid);
-    next.epoch = ceiling(|manifest| manifest.epoch) + 1;
     next.next_segment_id = listing.next_segment(old.unwrap_or(saved)).0.max(saved.next_segment_id);
     next.options = old.map_or(saved.options, |old| old.options);
-    // No frame of this lineage lies between the checkpoint's last one and the ceiling.
-    next.state.lsn = Lsn::new(lsn);
-    next.state.ref_clock.next = ref_version;
-    next.state.kl_clock.next = kl_version;
-    next.lsn_ceiling = lsn + limits::LSNS_RESERVED;
-    next.ref_version_ceiling = ref_version + limits::VERSIONS_RESERVED;
-    next.kl_version_ceiling = kl_version + limits::VERSIONS_RESERVED;
+    epoch::begin(&mut next, &[saved, old.unwrap_or(saved)]);
     if let Some(old) = old {
         // Ids that the abandoned future handed out may still be under way in some worker.
         let id_ceiling = match survey(disk, dir, old) {

@@ -1,3 +1,10 @@
-//! What the tests of rollstore share.
+//! What the tests of rollstore share: stores to begin with, states to compare, faults to inject.
+//!
+//! May use the public API alone, like any program that embeds the store.
 
+pub mod bytes;
+pub mod crash;
 pub mod scratch;
+pub mod settings;
+pub mod state;
+pub mod store;
