@@ -1,6 +1,50 @@
 //! An embedded, crash-safe store for the rollouts of RL post-training and their per-token log-probs.
-
-#![warn(clippy::unwrap_used)]
+//!
+//! It lives inside the trainer's process and keeps on disk what generation paid for. It knows which log-probs are out of
+//! their window or stale, recomputes only those, when they are used or under a budget, and comes back after a crash
+//! exactly where the trainer is.
+//!
+//! # How do I begin?
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! use rollstore::{NewRollout, Results, RolloutStore, ServedFrom};
+//!
+//! let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+//! store.insert(NewRollout::new(1, 100).completion_ids(&[5, 6, 7][..]).old_logps(&[-0.5; 3][..], 0))?;
+//! store.advance_ref_version(100, None)?; // the weights changed: one record, and every rollout is stale
+//!
+//! let served = store.get_or_compute(&[1.into()], 101, |work| {
+//!     let logps = work.ids().map(|id| (id, vec![-0.25; 3])); // your model, for what is not fresh
+//!     Ok::<_, std::convert::Infallible>(logps.collect::<Results>())
+//! })?;
+//! assert_eq!((served[0].old_logps()?, served[0].source()), (&[-0.25; 3][..], ServedFrom::Computed));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where is what I need?
+//!
+//! | to | see |
+//! |---|---|
+//! | open, create, read beside a writer | [`RolloutStore::options`], [`Options`] |
+//! | put in what was sampled | [`NewRollout`], [`RolloutStore::insert`] |
+//! | make one commit of a whole step | [`WriteBatch`] |
+//! | use log-probs, computing what is not fresh | [`RolloutStore::get_or_compute`] |
+//! | compute ahead of need, within a limit | [`RolloutStore::recompute`], [`Budget`] |
+//! | compute elsewhere | [`RolloutStore::plan_for`], [`RolloutStore::plan_due`], [`Plan`], [`RolloutStore::apply`] |
+//! | say that the weights changed | [`RolloutStore::weight_update`], [`RolloutStore::advance_ref_version`] |
+//! | read one, read many | [`RolloutStore::get`] and [`Rollout`], [`RolloutStore::gather`] |
+//! | ask who is fresh, and why not | [`RolloutStore::needs_recompute`], [`RolloutStore::stale`], [`Rollout::staleness`] |
+//! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
+//! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
+//! | know how it goes | [`RolloutStore::stats`] |
+//! | know what to do about an error | [`ErrorKind`] |
+//!
+//! The [guide] leads from zero to a training loop, [durability] numbers what is promised after a crash, and [architecture]
+//! is the map of the code.
+//!
+//! [guide]: https://github.com/rollstore/rollstore/blob/main/docs/guide.md
+//! [durability]: https://github.com/rollstore/rollstore/blob/main/docs/durability.md
+//! [architecture]: https://github.com/rollstore/rollstore/blob/main/docs/architecture.md
 
 #[cfg(not(target_endian = "little"))]
 compile_error!(
@@ -12,6 +56,7 @@ mod error;
 mod format;
 mod ids;
 mod index;
+pub mod inspect;
 pub mod limits;
 mod log;
 mod reason;
@@ -31,7 +76,18 @@ pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};
+pub use store::repair::Repaired;
 pub use store::rules::Staleness;
 pub use store::stats::{Stats, StatsCounters};
 pub use store::view::{ColumnInfo, Rollout};
 pub use store::{Checkpointed, Rewind, RolloutStore};
+
+/// The code in the documents runs with the documentation's tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../docs/guide.md")]
+    struct Guide;
+}

@@ -55,6 +55,10 @@ pub const SEGMENT_BYTES_MAX: u64 = 16 << 30;
 /// Greatest log-probability that is accepted, in nats. Rounding in a log-softmax gives values a little above zero.
 pub const LOGP_POSITIVE_MAX: f32 = 1e-3;
 
+/// Fewest tokens for which log-probs that are all zero are warned of. So many sampled tokens in a row are not all certain:
+/// where an engine returned nothing, zeros were filled in.
+pub const ZERO_LOGPS_TOKENS_MIN: usize = 16;
+
 /// Greatest distance of a created or acted step above the clock, in steps, unless the options say otherwise.
 pub const STEP_JUMP_MAX_DEFAULT: u64 = 10_000;
 

@@ -9,6 +9,7 @@
 //! - L4. No byte is returned whose checksum was not checked once by this process, or computed by it.
 
 pub(crate) mod active;
+pub(crate) mod check;
 pub(crate) mod event;
 pub(crate) mod frame;
 pub(crate) mod scan;

@@ -3,7 +3,7 @@
 use crate::disk::aligned::AlignedBuf;
 use crate::error::{Damage, Error, Result};
 use crate::format::entry::FrameEntry;
-use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, UsedEntry, decode_trailer};
+use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, TrailerInfo, UsedEntry, decode_trailer};
 use crate::format::frame::HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
 use crate::log::event::Event;
@@ -96,7 +96,7 @@ impl FooterBuilder {
 
 /// Reads the footer of a sealed segment of `len` bytes, whose checksum the manifest says to be `footer_crc`. Counts what
 /// it reads in `bytes_read`.
-pub(crate) fn read_footer(scan: &Scan<'_>, footer_crc: u32, bytes_read: &mut u64) -> Result<Footer> {
+pub(crate) fn read_footer(scan: &Scan<'_>, footer_crc: u32, bytes_read: &mut u64) -> Result<(Footer, TrailerInfo)> {
     let trailer_offset = scan.end.saturating_sub(TRAILER_BYTES as u64);
     let mut trailer = [0; TRAILER_BYTES];
     scan.read(&mut trailer, trailer_offset, bytes_read)?;
@@ -114,5 +114,6 @@ pub(crate) fn read_footer(scan: &Scan<'_>, footer_crc: u32, bytes_read: &mut u64
     let region = usize::try_from(trailer_offset.saturating_sub(info.offset)).unwrap_or(0);
     let mut region = AlignedBuf::zeroed(region);
     scan.read(&mut region, info.offset, bytes_read)?;
-    Footer::decode(&region, &info).map_err(|fault| fault_at(scan.path, info.offset, fault))
+    let footer = Footer::decode(&region, &info).map_err(|fault| fault_at(scan.path, info.offset, fault))?;
+    Ok((footer, info))
 }

@@ -158,13 +158,18 @@ impl Segment {
 
 /// The error for what `format` refused in an object at `offset` of a file.
 pub(crate) fn fault_at(path: &Path, offset: u64, fault: Fault) -> Error {
+    damage_of(path, offset, fault).map_or_else(|error| error, Error::damaged)
+}
+
+/// What `format` refused, as damage; an error where it is not damaged but too new.
+pub(crate) fn damage_of(path: &Path, offset: u64, fault: Fault) -> Result<Damage> {
     match fault {
         Fault::TooNew { what, found } => {
             let message =
                 format!("{} holds {what} {found}, newer than this version reads; upgrade rollstore", path.display());
-            Error::new(ErrorKind::TooNew, message).at(path)
+            Err(Error::new(ErrorKind::TooNew, message).at(path))
         }
-        Fault::Damaged { what, offset: within, expected, found } => Error::damaged(Damage {
+        Fault::Damaged { what, offset: within, expected, found } => Ok(Damage {
             file: path.to_owned(),
             offset: offset.saturating_add(within),
             expected: format!("{what} {expected}"),

@@ -23,7 +23,7 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Re
     match listed.record.state {
         SegmentState::Sealed { len, footer_crc } => {
             match read_footer(&listed.scan(&*file, len), footer_crc, bytes_read) {
-                Ok(footer) => Ok(Facts {
+                Ok((footer, _)) => Ok(Facts {
                     entries: footer.entries,
                     retired: footer
                         .retired
@@ -61,7 +61,7 @@ fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) ->
     let whole = match listed.record.state {
         // Frames end where the footer begins; whatever follows a bad one shows that it is no footer.
         SegmentState::Sealed { .. } => match &tail.stopped {
-            Some(stop) => scan.attests_behind(stop.offset, Lsn::NONE)?.is_none(),
+            Some(stop) => scan.frame_behind(stop.offset, |_| true)?.is_none(),
             None => true,
         },
         SegmentState::Cut { end_lsn, .. } => tail.end_lsn == end_lsn,

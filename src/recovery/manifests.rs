@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Access, Disk};
-use crate::error::{Damage, Error, Result};
+use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentState};
 use crate::format::names::{
     INDEX, LOCK, manifest_file_name, parse_manifest_file_name, parse_segment_file_name, segment_file_name,
@@ -73,6 +73,8 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     };
     let refused = match read(disk, dir, *newest) {
         Ok(manifest) => return Ok(Some(manifest)),
+        // A newer version wrote it: what an older generation says is not true any more.
+        Err(error) if error.kind() == ErrorKind::TooNew => return Err(error),
         Err(error) => error,
     };
     // An older generation serves only where nothing happened since: else it would be a store of the past.
@@ -163,6 +165,17 @@ pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -
     for name in segments.chain(generations) {
         if let Err(error) = remove_if_there(disk, &dir.join(&name)) {
             tracing::warn!(%name, %error, "could not remove a file that the store no longer needs");
+        }
+    }
+    Ok(())
+}
+
+/// Removes every generation but this one, for a store whose past must not come back.
+pub(crate) fn remove_older(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
+    for generation in Listing::read(disk, dir)?.generations {
+        let path = dir.join(manifest_file_name(generation));
+        if generation != manifest.generation {
+            remove_if_there(disk, &path).map_err(|error| Error::io("remove", &path, error))?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@
 //! - R3. A bad frame that a later one attests is damage; any other is a torn tail.
 //! - R4. The index saves reading and never decides.
 
+pub(crate) mod epoch;
 mod facts;
 pub(crate) mod manifests;
 mod settle;
@@ -32,6 +33,7 @@ use crate::log::segment::{ReadMode, Segment, fault_at};
 use crate::state::State;
 
 use tail::UnsealedTail;
+pub(crate) use tail::scan_unsealed;
 
 /// What the files of a store amount to.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl Survey {
         let listed: Vec<Listed> = manifest.segments.iter().map(open).collect::<Result<_>>()?;
         let state = State::from_snapshot(manifest.state.clone());
         let active = listed.iter().find(|listed| listed.record.state == SegmentState::Active);
-        let tail = active.map(|listed| tail::read(request.disk, listed, &state)).transpose()?;
+        let tail = active.map(|listed| tail::read(request.disk, listed, state.lsn)).transpose()?;
         log_bytes_read += tail.as_ref().map_or(0, |tail| tail.bytes_read);
         Ok(Self { manifest, state, listed, tail, log_bytes_read })
     }

@@ -12,7 +12,7 @@ use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::log::active::Active;
-use crate::log::scan::ScannedFrame;
+use crate::log::check::ScannedFrame;
 
 impl Survey {
     /// Whether every segment is sealed or cut.

@@ -5,9 +5,9 @@ use crate::disk::Disk;
 use crate::error::{Damage, Error, Result};
 use crate::format::fault::Fault;
 use crate::ids::{Lsn, SegmentId};
-use crate::log::scan::{Scan, ScannedFrame, Tail};
+use crate::log::check::ScannedFrame;
+use crate::log::scan::{Scan, Tail};
 use crate::log::segment::fault_at;
-use crate::state::State;
 
 /// The frames of a segment that was never sealed.
 #[derive(Debug)]
@@ -25,46 +25,51 @@ pub(crate) struct UnsealedTail {
     pub(crate) bytes_read: u64,
 }
 
-/// Reads the active segment. `state` is the manifest's: frames up to its LSN are known to have been durable.
-pub(super) fn read(disk: &dyn Disk, listed: &Listed, state: &State) -> Result<UnsealedTail> {
+/// Reads the active segment. Frames up to `manifest_lsn` are known to have been durable.
+pub(super) fn read(disk: &dyn Disk, listed: &Listed, manifest_lsn: Lsn) -> Result<UnsealedTail> {
     let file = listed.open(disk)?;
     let scan = listed.scan(&*file, listed.file_len);
     let mut frames = Vec::new();
-    let tail = scan.run(|frame| {
-        frames.push(frame);
-        Ok(())
-    })?;
-    let before = Lsn::new(listed.record.base_lsn.get().saturating_sub(1));
-    let end_lsn = tail.end_lsn.max(before);
-    judge(listed, &scan, state, &tail, end_lsn)?;
+    let tail = scan_unsealed(&scan, listed.record.base_lsn, manifest_lsn, |frame| frames.push(frame))?;
     Ok(UnsealedTail {
         segment: listed.record.id,
         frames,
         end: tail.end,
-        end_lsn,
-        attested: tail.attested.max(state.lsn).min(end_lsn),
+        end_lsn: tail.end_lsn,
+        attested: tail.attested.max(manifest_lsn).min(tail.end_lsn),
         torn_bytes: listed.file_len - tail.end,
         bytes_read: tail.bytes_read,
     })
 }
 
-/// Tells a torn tail from damage: the first frame that is not there was acknowledged, or it was not.
-fn judge(listed: &Listed, scan: &Scan<'_>, state: &State, tail: &Tail, end_lsn: Lsn) -> Result<()> {
-    let missing = end_lsn.next();
-    let offset = tail.stopped.as_ref().map_or(tail.end, |stop| stop.offset);
-    if let Some(stop) = &tail.stopped
-        && let Fault::TooNew { .. } = stop.fault
-    {
-        return Err(fault_at(&listed.path, stop.offset, stop.fault.clone()));
-    }
-    let witness = if tail.attested.max(state.lsn) >= missing {
+/// Visits the whole batches of a segment that begins with frame `base_lsn` and was never sealed. What ends them is a torn
+/// tail, or an error: the first frame that is not there was acknowledged.
+pub(crate) fn scan_unsealed(
+    scan: &Scan<'_>,
+    base_lsn: Lsn,
+    manifest_lsn: Lsn,
+    mut visit: impl FnMut(ScannedFrame),
+) -> Result<Tail> {
+    let mut tail = scan.run(|frame| {
+        visit(frame);
+        Ok(())
+    })?;
+    tail.end_lsn = tail.end_lsn.max(Lsn::new(base_lsn.get().saturating_sub(1)));
+    let missing = tail.end_lsn.next();
+    let (offset, found) = match &tail.stopped {
+        Some(stop) if matches!(stop.fault, Fault::TooNew { .. }) => {
+            return Err(fault_at(scan.path, stop.offset, stop.fault.clone()));
+        }
+        Some(stop) => (stop.offset, stop.fault.to_string()),
+        None => (tail.end, "the end of the file".to_owned()),
+    };
+    let witness = if tail.attested.max(manifest_lsn) >= missing {
         Some("the manifest or an earlier frame".to_owned())
     } else {
-        let behind = scan.attests_behind(offset, missing)?;
+        let behind = scan.frame_behind(offset, |header| header.durable_lsn >= missing)?;
         behind.map(|at| format!("the frame at byte {at}"))
     };
-    let Some(witness) = witness else { return Ok(()) };
-    let found = tail.stopped.as_ref().map_or_else(|| "the end of the file".to_owned(), |stop| stop.fault.to_string());
+    let Some(witness) = witness else { return Ok(tail) };
     let expected = format!("frame {missing}, which {witness} attests to have been durable");
-    Err(Error::damaged(Damage { file: listed.path.clone(), offset, expected, found }))
+    Err(Error::damaged(Damage { file: scan.path.to_owned(), offset, expected, found }))
 }

@@ -14,7 +14,7 @@ use crate::format::manifest::{Manifest, ManifestKind};
 use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name};
 use crate::recovery::manifests::{self, Listing, UNFINISHED};
 use crate::store::RolloutStore;
-use crate::store::transfer::{Transfer, parent};
+use crate::store::transfer::{Transfer, parent, sync_names_above};
 
 /// How a checkpoint was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,10 +82,9 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
 /// Gives the finished directory its name.
 fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Result<()> {
     let failed = |error| Error::io("name the checkpoint", dir, error);
-    let sync = |error| Error::io("sync directory", &parent(dir), error);
     if !replaces {
         disk.rename(unfinished, dir).map_err(failed)?;
-        return disk.sync_dir(&parent(dir)).map_err(sync);
+        return sync_names_above(disk, dir);
     }
     match disk.exchange(unfinished, dir) {
         Ok(()) => {}
@@ -103,7 +102,7 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
         }
         Err(error) => return Err(failed(error)),
     }
-    disk.sync_dir(&parent(dir)).map_err(sync)?;
+    sync_names_above(disk, dir)?;
     if let Err(error) = remove_store(disk, unfinished) {
         tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
     }

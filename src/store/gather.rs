@@ -183,7 +183,7 @@ impl RolloutStore {
             (Snapshot::of_all(&published, ids)?, state, kl_version)
         };
         let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
-        let first_time = first_time.map(|snapshot| snapshot.entry.id).collect();
+        let first_time = first_time.map(|snapshot| snapshot.incarnation()).collect();
         let rollouts: Vec<Rollout> =
             snapshots.into_iter().map(|snapshot| snapshot.open(&state, &self.core.rules)).collect::<Result<_>>()?;
         if stale == Stale::Error {
@@ -197,7 +197,7 @@ impl RolloutStore {
         }
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
-        self.core.usage.asked(ids.len() as u64, fresh, 0, first_time);
+        self.core.usage.asked(ids.len() as u64, fresh, first_time);
         Ok(())
     }
 }

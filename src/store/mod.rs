@@ -20,6 +20,7 @@ pub(crate) mod plan;
 mod prepare;
 mod random;
 pub(crate) mod recompute;
+pub(crate) mod repair;
 mod restore;
 mod rewind;
 pub(crate) mod rules;
@@ -42,6 +43,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lsn, RolloutId};
+use crate::inspect::{self, Verification};
 use crate::log::event::Clock;
 use crate::reason::Reason;
 use batch::WriteBatch;
@@ -314,6 +316,8 @@ impl RolloutStore {
         self.check_keys(ops)?;
         let written = self.core.lock_writer()?.write(&self.core, ops)?;
         self.core.group.wait(&self.core, written.last_lsn)?;
+        let zero_logps: usize = ops.iter().map(Op::zero_logps_count).sum();
+        self.core.usage.wrote_zero_logps(zero_logps as u64);
         Ok(written)
     }
 
@@ -330,6 +334,16 @@ impl RolloutStore {
             }
         }
         Ok(())
+    }
+
+    /// Checks every byte of the store's files, read-only and by positioned reads, while others go on; see
+    /// [`inspect::verify`](crate::inspect::verify).
+    ///
+    /// # Errors
+    /// `Io` where a file cannot be read. Damage is no error: it is what is reported.
+    pub fn verify(&self) -> Result<Verification> {
+        self.core.check_open()?;
+        inspect::verify_on(&*self.core.disk, &self.core.dir)
     }
 
     /// Closes the store for all its handles: seals the segment, writes the manifest and the index, lets the lock go.

@@ -172,6 +172,12 @@ impl<'a> NewRollout<'a> {
         self.values(column).map_or(0, ColumnValues::len)
     }
 
+    /// Whether log-probs are given that look as if they were filled in.
+    pub(crate) fn has_zero_logps(&self) -> bool {
+        let columns = [Column::OldLogps, Column::SamplerLogps, Column::KlRefLogps];
+        columns.iter().any(|column| matches!(self.values(column), Some(ColumnValues::F32(logps)) if are_zero(logps)))
+    }
+
     /// Everything that can be checked without the store.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_columns()
@@ -298,6 +304,11 @@ impl<'a> NewRollout<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether log-probs are zero, every one, and not just a few.
+pub(crate) fn are_zero(logps: &[f32]) -> bool {
+    logps.len() >= limits::ZERO_LOGPS_TOKENS_MIN && logps.iter().all(|logp| *logp == 0.0)
 }
 
 /// Refuses what cannot be the log of a probability, where the loss mask is 1 or there is none.

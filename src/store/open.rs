@@ -21,7 +21,7 @@ use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::rules::Rules;
-use crate::store::transfer::parent;
+use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
@@ -174,9 +174,8 @@ fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
         compaction: Vec::new(),
     };
     manifests::write(disk, dir, &manifest)?;
-    // Sync the parent too: otherwise the store's directory may vanish with the power.
-    let above = parent(dir);
-    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
+    // Sync the directories above too: otherwise the store's own may vanish with the power.
+    sync_names_above(disk, dir)?;
     Ok(manifest)
 }
 

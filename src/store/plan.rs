@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use crate::error::{Error, Result};
 use crate::format::entry::EntryKind;
 use crate::ids::{Lsn, RolloutId};
+use crate::state::State;
 use crate::store::column::Column;
 use crate::store::new_rollout::check_logps;
 use crate::store::prepare::Prepared;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub(crate) step: u64,
     pub(crate) version: u64,
     pub(crate) planned_version: u64,
+    /// LSN of the state that it was made of.
+    pub(crate) as_of: Lsn,
     pub(crate) items: Vec<PlanItem>,
     pub(crate) positions: Vec<usize>,
     pub(crate) damaged: Vec<RolloutId>,
@@ -42,6 +45,20 @@ pub(crate) struct PlanItem {
 }
 
 impl Plan {
+    /// A plan of nothing yet, made of `state`.
+    pub(crate) fn new(instance: u64, kind: EntryKind, state: &State, step: u64) -> Self {
+        let clock = if kind == EntryKind::KlRefLogps { &state.kl_clock } else { &state.ref_clock };
+        let (version, as_of) = (clock.current, state.lsn);
+        let (items, positions, damaged) = (Vec::new(), Vec::new(), Vec::new());
+        Self { instance, kind, step, version, planned_version: version, as_of, items, positions, damaged }
+    }
+
+    /// Takes in a rollout whose log-probs of LSN `replaces` are to be computed.
+    pub(crate) fn push(&mut self, position: usize, rollout: Rollout, replaces: Lsn) {
+        self.items.push(PlanItem { rollout, replaces });
+        self.positions.push(position);
+    }
+
     /// The rollouts to compute, oldest born first, then by id; for [`crate::RolloutStore::plan_for`] in the order asked.
     #[must_use]
     pub fn ids(&self) -> impl ExactSizeIterator<Item = RolloutId> {

@@ -9,7 +9,7 @@ use crate::format::meta::{self, ColumnCode, ColumnMeta, ProvenanceMeta, RolloutM
 use crate::ids::{Lsn, RolloutId};
 use crate::log::event::{NewFrame, count, entry_of, units};
 use crate::store::column::{Column, ColumnValues, LogpKind, Provenance};
-use crate::store::new_rollout::{NewRollout, VersionSpan};
+use crate::store::new_rollout::{NewRollout, VersionSpan, are_zero};
 
 /// A rollout frame that waits for its place in the log.
 #[derive(Debug)]
@@ -23,12 +23,15 @@ pub(crate) struct Prepared<'a> {
     pub(crate) old_versions: Vec<u64>,
     pub(crate) kl_version: Option<u64>,
     pub(crate) key: Option<String>,
+    /// Log-probs that were filled in rather than computed, by their look.
+    pub(crate) has_zero_logps: bool,
 }
 
 impl<'a> Prepared<'a> {
     /// Prepares an insert.
     pub(crate) fn insert(rollout: NewRollout<'a>) -> Result<Self> {
         rollout.check()?;
+        let has_zero_logps = rollout.has_zero_logps();
         let NewRollout { id, created_step, key, group, reward, advantage, mut columns, provenances, .. } = rollout;
         // Well-known columns first, by code, then the named ones in the order given: the descriptor's order.
         columns.sort_by_key(|(column, _)| column.code().map_or(u16::MAX, |code| code.0));
@@ -59,7 +62,9 @@ impl<'a> Prepared<'a> {
             arrays.push(values);
         }
         let old_versions = rollout.old_spans.iter().map(|(version, _)| *version).collect();
-        Ok(Self { old_versions, kl_version: rollout.kl_version, key, ..Self::of(EntryKind::Insert, id, &meta, arrays) })
+        let kl_version = rollout.kl_version;
+        let prepared = Self::of(EntryKind::Insert, id, &meta, arrays);
+        Ok(Self { old_versions, kl_version, key, has_zero_logps, ..prepared })
     }
 
     /// Prepares newly computed log-probs of a rollout.
@@ -74,9 +79,11 @@ impl<'a> Prepared<'a> {
         let column = if kind == EntryKind::KlRefLogps { Column::KlRefLogps } else { Column::OldLogps };
         let kl_version = (kind == EntryKind::KlRefLogps).then_some(version);
         let mut meta = RolloutMeta { kl_version: kl_version.unwrap_or_default(), ..RolloutMeta::default() };
+        let has_zero_logps = are_zero(&logps);
         let values = ColumnValues::F32(Cow::Owned(logps));
         push_column(&mut meta, &column, &values, None);
         let mut prepared = Self::of(kind, id, &meta, vec![values]);
+        prepared.has_zero_logps = has_zero_logps;
         prepared.entry.insert_lsn = insert_lsn;
         prepared.entry.born_step = born_step;
         prepared.entry.ref_version = if kl_version.is_some() { 0 } else { version };
@@ -87,7 +94,8 @@ impl<'a> Prepared<'a> {
         let entry = entry_of(kind, id, meta);
         let meta = meta::encode_rollout(meta);
         let meta_crc = crc32fast::hash(&meta);
-        Self { entry, arrays, meta, meta_crc, old_versions: Vec::new(), kl_version: None, key: None }
+        let (old_versions, kl_version, key) = (Vec::new(), None, None);
+        Self { entry, arrays, meta, meta_crc, old_versions, kl_version, key, has_zero_logps: false }
     }
 
     /// The frame of `entry`, borrowing everything.

@@ -9,7 +9,7 @@ use crate::format::entry::{EntryKind, Has};
 use crate::ids::{Lsn, RolloutId};
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
-use crate::store::plan::{Applied, Plan, PlanItem, Results};
+use crate::store::plan::{Applied, Plan, Results};
 use crate::store::view::{Rollout, Snapshot};
 
 /// Rollouts of one micro-batch of [`RolloutStore::recompute`]: each is one closure call and one commit.
@@ -24,7 +24,7 @@ pub enum ServedFrom {
     Computed,
     /// They are not fresh, and the closure gave none.
     Declined,
-    /// The closure computed them, but the rollout was retired, replaced or computed by someone else meanwhile.
+    /// The rollout was replaced or computed by someone else meanwhile, and what it has now is not fresh.
     Late,
 }
 
@@ -51,12 +51,12 @@ impl Served {
     /// The old logps, in nats. Shape `[token_count]`.
     ///
     /// # Errors
-    /// `Invalid` where they are not fresh because the closure declined them or its result came late; `Damaged`, `Io`.
+    /// `Invalid` where they are not fresh because the closure declined them or the rollout changed meanwhile; `Damaged`, `Io`.
     pub fn old_logps(&self) -> Result<&[f32]> {
         let why = match self.source {
             ServedFrom::Stored | ServedFrom::Computed => return self.rollout.old_logps(),
             ServedFrom::Declined => "the closure declined it",
-            ServedFrom::Late => "its result came late",
+            ServedFrom::Late => "it was replaced or computed meanwhile",
         };
         let id = self.rollout.id();
         Err(Error::invalid(format!("rollout {id} has no fresh old_logps: {why}; ask again")).of(id))
@@ -86,33 +86,30 @@ impl RolloutStore {
     pub fn plan_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
-        let (snapshots, state, version) = {
+        let (snapshots, state) = {
             let published = self.core.published.read();
             self.core.rules.check_acted(published.state.clock, step)?;
-            let snapshots = Snapshot::of_all(&published, ids)?;
-            (snapshots, std::sync::Arc::clone(&published.state), published.state.ref_clock.current)
+            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
         };
+        let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         let mut planned = HashSet::new();
-        let (mut items, mut positions) = (Vec::new(), Vec::new());
         let (mut fresh, mut again, mut first_time) = (0, 0, Vec::new());
         for (position, snapshot) in snapshots.into_iter().enumerate() {
             let entry = snapshot.entry;
             if !entry.has.contains(Has::USED) {
-                first_time.push(entry.id);
+                first_time.push(snapshot.incarnation());
             }
             let staleness = self.core.rules.staleness(&state.ref_clock, &entry, step);
             if staleness.is_fresh() {
                 fresh += 1;
             } else if planned.insert(entry.id) {
                 again += u64::from(!staleness.missing);
-                let rollout = snapshot.open(&state, &self.core.rules)?;
-                items.push(PlanItem { rollout, replaces: entry.old_lsn });
-                positions.push(position);
+                plan.push(position, snapshot.open(&state, &self.core.rules)?, entry.old_lsn);
             }
         }
-        self.core.usage.asked(ids.len() as u64, fresh, again, first_time);
-        let (instance, kind) = (self.core.instance, EntryKind::OldLogps);
-        Ok(Plan { instance, kind, step, version, planned_version: version, items, positions, damaged: Vec::new() })
+        self.core.usage.asked(ids.len() as u64, fresh, first_time);
+        self.core.usage.planned(fresh, again);
+        Ok(plan)
     }
 
     /// What is out of window or stale at `step`, most urgent first (oldest born, then id), as far as the budget goes.
@@ -134,30 +131,19 @@ impl RolloutStore {
         due.truncate(fitting);
         let snapshots = Snapshot::of_all(&published, &due)?;
         drop(published);
-        let version = state.ref_clock.current;
-        let (mut items, mut damaged) = (Vec::with_capacity(snapshots.len()), Vec::new());
+        let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for snapshot in snapshots {
             let (id, replaces) = (snapshot.entry.id, snapshot.entry.old_lsn);
             match snapshot.open(&state, &rules) {
-                Ok(rollout) => items.push(PlanItem { rollout, replaces }),
+                Ok(rollout) => plan.push(plan.len(), rollout, replaces),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
                     tracing::warn!(%id, %error, "a rollout that is due cannot be read and is left out");
-                    damaged.push(id);
+                    plan.damaged.push(id);
                 }
                 Err(error) => return Err(error),
             }
         }
-        let (instance, positions) = (self.core.instance, (0..items.len()).collect());
-        Ok(Plan {
-            instance,
-            kind: EntryKind::OldLogps,
-            step,
-            version,
-            planned_version: version,
-            items,
-            positions,
-            damaged,
-        })
+        Ok(plan)
     }
 
     /// What must be computed for these ids before their KL reference log-probs are used: those that have none, or none of
@@ -171,20 +157,17 @@ impl RolloutStore {
         let published = self.core.published.read();
         self.core.rules.check_acted(published.state.clock, step)?;
         let state = std::sync::Arc::clone(&published.state);
-        let version = state.kl_clock.current;
+        let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
-        let (mut items, mut positions) = (Vec::new(), Vec::new());
         for (position, snapshot) in Snapshot::of_all(&published, ids)?.into_iter().enumerate() {
             let id = snapshot.entry.id;
             let kl = published.index.extra(id).and_then(|extra| extra.kl);
-            if kl.is_none_or(|kl| kl.version != version) && planned.insert(id) {
-                let rollout = snapshot.open(&state, &self.core.rules)?;
-                items.push(PlanItem { rollout, replaces: kl.map_or(Lsn::NONE, |kl| kl.lsn) });
-                positions.push(position);
+            if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
+                let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
+                plan.push(position, snapshot.open(&state, &self.core.rules)?, replaces);
             }
         }
-        let (instance, kind) = (self.core.instance, EntryKind::KlRefLogps);
-        Ok(Plan { instance, kind, step, version, planned_version: version, items, positions, damaged: Vec::new() })
+        Ok(plan)
     }
 
     /// Stores the results of a plan in one commit. A result commits only where the rollout is what it was at hand-out; it
@@ -230,7 +213,7 @@ impl RolloutStore {
     {
         let plan = self.plan_for(ids, step)?;
         let planned: HashSet<RolloutId> = plan.ids().collect();
-        let (version, mut given) = (plan.version, HashSet::new());
+        let (version, as_of, mut given) = (plan.version, plan.as_of, HashSet::new());
         if !plan.is_empty() {
             let results = compute(&plan).map_err(failed)?;
             given.extend(results.ids());
@@ -243,12 +226,14 @@ impl RolloutStore {
         let serve = |snapshot: Snapshot| {
             let rollout = snapshot.open(&state, &self.core.rules)?;
             let id = rollout.id();
-            let source = if given.contains(&id) && (rollout.ref_version(), rollout.born_step()) == (version, step) {
+            let is_new = rollout.insert_lsn() > as_of;
+            let is_result = (rollout.ref_version(), rollout.born_step()) == (version, step);
+            let source = if given.contains(&id) && is_result && !is_new {
                 ServedFrom::Computed
-            } else if !planned.contains(&id) || rollout.staleness(step).is_fresh() {
+            } else if rollout.staleness(step).is_fresh() || !(is_new || planned.contains(&id)) {
                 // What was fresh when the call began is served, whatever advanced meanwhile.
                 ServedFrom::Stored
-            } else if given.contains(&id) {
+            } else if is_new || given.contains(&id) {
                 ServedFrom::Late
             } else {
                 ServedFrom::Declined
@@ -320,27 +305,16 @@ impl RolloutStore {
         let _gate = self.core.gate.plan()?;
         let published = self.core.published.read();
         let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
-        let mut items = Vec::with_capacity(ids.len());
+        let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for id in ids {
             let Some(snapshot) = Snapshot::of(&published, *id)? else { continue };
             let staleness = rules.staleness(&state.ref_clock, &snapshot.entry, step);
             if staleness.stale || staleness.out_of_window {
                 let replaces = snapshot.entry.old_lsn;
-                items.push(PlanItem { rollout: snapshot.open(&state, &rules)?, replaces });
+                plan.push(plan.len(), snapshot.open(&state, &rules)?, replaces);
             }
         }
-        let positions = (0..items.len()).collect();
-        let (instance, version) = (self.core.instance, state.ref_clock.current);
-        Ok(Plan {
-            instance,
-            kind: EntryKind::OldLogps,
-            step,
-            version,
-            planned_version: version,
-            items,
-            positions,
-            damaged: Vec::new(),
-        })
+        Ok(plan)
     }
 }
 

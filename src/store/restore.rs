@@ -11,17 +11,15 @@ use crate::disk::os::OsDisk;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
-use crate::format::names::{INDEX, manifest_file_name, segment_file_name};
+use crate::format::names::{INDEX, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::ids::Lsn;
 use crate::index::CACHE_BYTES_DEFAULT;
-use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
-use crate::recovery::{Request, Survey};
+use crate::recovery::{Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store, take_lock};
 use crate::store::options::Options;
-use crate::store::transfer::{Transfer, parent};
+use crate::store::transfer::{Transfer, sync_names_above};
 use crate::store::{RolloutStore, random};
 
 impl RolloutStore {
@@ -87,18 +85,14 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     }
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     manifests::write(disk, dir, &next)?;
-    let above = parent(dir);
-    disk.sync_dir(&above).map_err(|error| Error::io("sync directory", &above, error))?;
+    sync_names_above(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.
-    let older = listing.generations.iter().filter(|generation| **generation < next.generation);
-    for name in older.map(|generation| manifest_file_name(*generation)).chain([INDEX.to_owned()]) {
-        match disk.remove_file(&dir.join(&name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &dir.join(name), error));
-            }
-            _ => {}
-        }
+    manifests::remove_older(disk, dir, &next)?;
+    let index = dir.join(INDEX);
+    match disk.remove_file(&index) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &index, error)),
+        _ => {}
     }
     manifests::remove_orphans(disk, dir, &next)?;
     drop(lock);
@@ -158,26 +152,13 @@ fn next_manifest(
     old: Option<&Manifest>,
     listing: &Listing,
 ) -> Result<Manifest> {
-    let ceiling = |of: fn(&Manifest) -> u64| of(saved).max(old.map_or(0, of));
-    let (lsn, ref_version, kl_version) = (
-        ceiling(|manifest| manifest.lsn_ceiling),
-        ceiling(|manifest| manifest.ref_version_ceiling),
-        ceiling(|manifest| manifest.kl_version_ceiling),
-    );
     let mut next = saved.clone();
     next.kind = ManifestKind::Live;
     next.generation = listing.generations.first().copied().unwrap_or(0).max(saved.generation) + 1;
     next.store_uuid = old.map_or_else(random::uuid, |old| old.store_uuid);
-    next.epoch = ceiling(|manifest| manifest.epoch) + 1;
     next.next_segment_id = listing.next_segment(old.unwrap_or(saved)).0.max(saved.next_segment_id);
     next.options = old.map_or(saved.options, |old| old.options);
-    // No frame of this lineage lies between the checkpoint's last one and the ceiling.
-    next.state.lsn = Lsn::new(lsn);
-    next.state.ref_clock.next = ref_version;
-    next.state.kl_clock.next = kl_version;
-    next.lsn_ceiling = lsn + limits::LSNS_RESERVED;
-    next.ref_version_ceiling = ref_version + limits::VERSIONS_RESERVED;
-    next.kl_version_ceiling = kl_version + limits::VERSIONS_RESERVED;
+    epoch::begin(&mut next, &[saved, old.unwrap_or(saved)]);
     if let Some(old) = old {
         // Ids that the abandoned future handed out may still be under way in some worker.
         let id_ceiling = match survey(disk, dir, old) {

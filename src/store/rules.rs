@@ -50,6 +50,7 @@ impl Rules {
 
     /// Refuses a step that the trainer cannot be at: behind the clock, or absurdly far ahead of it.
     pub(crate) fn check_acted(&self, clock: Option<u64>, step: u64) -> Result<()> {
+        check_is_step(step, "step")?;
         let Some(clock) = clock else { return Ok(()) };
         if step.saturating_add(self.step_skew) < clock {
             return Err(Error::invalid(format!(
@@ -61,6 +62,7 @@ impl Rules {
 
     /// Refuses a created step absurdly far ahead of the clock; rollouts may come late.
     pub(crate) fn check_created(&self, clock: Option<u64>, step: u64) -> Result<()> {
+        check_is_step(step, "created step")?;
         clock.map_or(Ok(()), |clock| self.check_jump(clock, step, "created step"))
     }
 
@@ -74,6 +76,14 @@ impl Rules {
         }
         Ok(())
     }
+}
+
+/// Refuses the last number, which is a -1 that lost its sign: a new store has no clock to tell it by.
+fn check_is_step(step: u64, what: &str) -> Result<()> {
+    if step == u64::MAX {
+        return Err(Error::invalid(format!("{what} {step} is no step; is it a -1 that was cast?")));
+    }
+    Ok(())
 }
 
 /// What is known about the freshness of a rollout's old logps at one step. Any flags may be set together.

@@ -20,6 +20,7 @@ use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
 use crate::store::prepare::Prepared;
+use crate::store::usage::Pending;
 
 /// One operation of a batch.
 #[derive(Debug)]
@@ -47,6 +48,17 @@ pub(crate) enum Op<'a> {
     Tally {
         id_ceiling: u64,
     },
+}
+
+impl Op<'_> {
+    /// Rollouts with log-probs that look as if they were filled in.
+    pub(crate) fn zero_logps_count(&self) -> usize {
+        match self {
+            Op::Insert(prepared) | Op::Replace(prepared) => usize::from(prepared.has_zero_logps),
+            Op::Apply { updates, .. } => updates.iter().filter(|update| update.prepared.has_zero_logps).count(),
+            _ => 0,
+        }
+    }
 }
 
 /// Computed log-probs, and the rollout as it was when they were asked for.
@@ -119,6 +131,10 @@ pub(crate) struct Staged<'b> {
     /// The state behind the batch.
     pub(crate) state: State,
     pub(crate) changes: Changes,
+    /// Results that came late and that no tally of the batch counts.
+    pub(crate) dropped: u64,
+    /// The counts that the batch's tally carries.
+    pub(crate) tallied: Pending,
 }
 
 /// A batch being staged.
@@ -127,17 +143,22 @@ pub(crate) struct Stage<'b, 's> {
     overlay: &'s Overlay,
     staged: Staged<'b>,
     next_lsn: Lsn,
-    /// Results that came late.
-    dropped: u64,
     /// The ceiling that a tally was asked for with.
     id_ceiling: Option<u64>,
 }
 
 impl<'b, 's> Stage<'b, 's> {
     pub(crate) fn new(core: &'s Core, overlay: &'s Overlay, state: State, next_lsn: Lsn) -> Self {
-        let changes = Changes::default();
-        let staged = Staged { frames: Vec::new(), events: Vec::new(), outcomes: Vec::new(), state, changes };
-        Self { core, overlay, staged, next_lsn, dropped: 0, id_ceiling: None }
+        let staged = Staged {
+            frames: Vec::new(),
+            events: Vec::new(),
+            outcomes: Vec::new(),
+            state,
+            changes: Changes::default(),
+            dropped: 0,
+            tallied: Pending::default(),
+        };
+        Self { core, overlay, staged, next_lsn, id_ceiling: None }
     }
 
     /// Stages a whole batch.
@@ -147,8 +168,6 @@ impl<'b, 's> Stage<'b, 's> {
             self.staged.outcomes.push(outcome);
         }
         self.check_limits()?;
-        // Nothing can refuse the batch any more: from here on counters may move.
-        self.core.usage.dropped(self.dropped);
         let writes_rollouts = self.staged.events.iter().any(|event| matches!(event, Event::Rollout(_)));
         if writes_rollouts || self.id_ceiling.is_some() {
             self.tally();
@@ -229,8 +248,9 @@ impl<'b, 's> Stage<'b, 's> {
         let mut unused = 0;
         for id in ids.iter().filter(|id| seen.insert(**id)) {
             if let Some(live) = self.live(*id) {
-                unused += u64::from(!live.used && !self.core.usage.is_used(*id));
-                victims.push(Incarnation { id: *id, insert_lsn: live.insert_lsn });
+                let victim = Incarnation { id: *id, insert_lsn: live.insert_lsn };
+                unused += u64::from(!live.used && !self.core.usage.is_used(victim));
+                victims.push(victim);
                 self.staged.changes.0.insert(*id, (self.next_lsn, None));
             }
         }
@@ -265,7 +285,7 @@ impl<'b, 's> Stage<'b, 's> {
             computed += 1;
             self.rollout(&update.prepared, FrameEntry { lsn: self.next_lsn, ..entry }, true);
         }
-        self.dropped += dropped;
+        self.staged.dropped += dropped;
         Ok(Outcome::Applied { computed, dropped })
     }
 
@@ -286,12 +306,21 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// Counters that no other frame carries; written only where something changed.
     fn tally(&mut self) {
-        let mut counters = self.staged.state.counters;
-        let used = self.core.usage.take(&mut counters);
-        if used.is_some() || self.id_ceiling.is_some() {
-            let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
-            self.control(Event::Tally { counters, id_ceiling, used: used.unwrap_or_default() });
+        let pending = self.core.usage.pending();
+        let dropped = std::mem::take(&mut self.staged.dropped);
+        if pending.is_empty() && dropped == 0 && self.id_ceiling.is_none() {
+            return;
         }
+        let mut counters = self.staged.state.counters;
+        pending.add_to(&mut counters);
+        counters.dropped += dropped;
+        let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
+        // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
+        let lives =
+            |rollout: &&Incarnation| self.live(rollout.id).is_some_and(|live| live.insert_lsn == rollout.insert_lsn);
+        let used = pending.used.iter().filter(lives).map(|rollout| rollout.id).collect();
+        self.staged.tallied = pending;
+        self.control(Event::Tally { counters, id_ceiling, used });
     }
 
     fn control(&mut self, event: Event) {

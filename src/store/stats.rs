@@ -3,7 +3,6 @@
 use crate::ids::Lsn;
 use crate::reason::Reason;
 use crate::store::RolloutStore;
-use crate::store::usage::RATIO_WARNING;
 
 /// Figures of a store as of one committed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +46,7 @@ pub struct Stats {
     pub index_entries_touched: u64,
     /// Bytes of segments that were read to open the store.
     pub open_log_bytes_read: u64,
-    /// What a person should look at, in plain words.
+    /// What a person should look at, in plain words, since the store was opened.
     pub warnings: Vec<String>,
 }
 
@@ -93,7 +92,7 @@ impl RolloutStore {
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let born_below = state.clock.and_then(|clock| rules.born_below(clock));
         let mut counters = state.counters;
-        self.core.usage.add_to(&mut counters);
+        self.core.usage.pending().add_to(&mut counters);
         let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
         Ok(Stats {
             live: published.index.len() as u64,
@@ -123,7 +122,7 @@ impl RolloutStore {
             },
             index_entries_touched: published.index.touched(),
             open_log_bytes_read: self.core.open_log_bytes_read,
-            warnings: self.core.usage.ratio_is_one().then(|| RATIO_WARNING.to_owned()).into_iter().collect(),
+            warnings: self.core.usage.warnings(),
         })
     }
 }

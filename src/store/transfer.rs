@@ -63,3 +63,20 @@ pub(crate) fn parent(path: &Path) -> PathBuf {
         _ => PathBuf::from("."),
     }
 }
+
+/// Makes the name of `path` durable, and those of the directories above it: any of them may be as new as it is.
+pub(crate) fn sync_names_above(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let mut below = path.to_owned();
+    loop {
+        let above = parent(&below);
+        match disk.sync_dir(&above) {
+            // Who may not open a directory made nothing in it. The nearest one is always ours.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && below != path => return Ok(()),
+            synced => synced.map_err(|error| Error::io("sync directory", &above, error))?,
+        }
+        if above.parent().is_none_or(|next| next.as_os_str().is_empty()) {
+            return Ok(());
+        }
+        below = above;
+    }
+}

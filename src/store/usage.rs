@@ -1,4 +1,8 @@
 //! Who asked for what: counts that no frame carries until the next tally.
+//!
+//! Always true:
+//! - U1. A count leaves here only with the batch that carries it, once that is written.
+//! - U2. A use counts for the incarnation that was used, never for a later one of the same id.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::format::counters::Counters;
-use crate::ids::RolloutId;
+use crate::log::event::Incarnation;
 
 /// Counts since the last tally, and the ratio guard.
 #[derive(Debug, Default)]
@@ -15,34 +19,84 @@ pub(crate) struct Usage {
     served: AtomicU64,
     dropped: AtomicU64,
     /// Rollouts asked for the first time since the last tally.
-    used: Mutex<HashSet<RolloutId>>,
-    /// Uses of rollouts that had old logps, and how many of those were to be computed again.
+    used: Mutex<HashSet<Incarnation>>,
+    /// Plans for rollouts that had old logps, and how many of those were to be computed again.
     uses: AtomicU64,
     recomputes: AtomicU64,
     warned: AtomicBool,
+    /// Writes of log-probs that are all zero.
+    zero_logps: AtomicU64,
+}
+
+/// Counts on their way into a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    asked: u64,
+    served: u64,
+    dropped: u64,
+    /// The rollouts that were asked for, in order.
+    pub(crate) used: Vec<Incarnation>,
+}
+
+impl Pending {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.asked + self.served + self.dropped == 0 && self.used.is_empty()
+    }
+
+    pub(crate) fn add_to(&self, counters: &mut Counters) {
+        counters.asked += self.asked;
+        counters.served += self.served;
+        counters.dropped += self.dropped;
+    }
 }
 
 /// What the ratio guard says.
-pub(crate) const RATIO_WARNING: &str = "nearly every use of a rollout recomputes its old logps, so that the ratio \
+const RATIO_WARNING: &str = "nearly every use of a rollout recomputes its old logps, so that the ratio \
     π_new / π_old is always 1 and nothing is clipped; advance the ref version less often (once a generation, not once an \
     optimizer step) or raise max_version_lag";
+
+fn zero_warning(count: u64) -> String {
+    format!(
+        "{count} rollouts were written with log-probs that are all zero, which says that every token was certain; where an \
+         engine returned none, leave the column out"
+    )
+}
 
 impl Usage {
     /// Uses below this are too few to judge the ratio by.
     const USES_MIN: u64 = 256;
 
-    /// Rollouts were asked for: `fresh` of them were fresh, `again` had old logps that must be computed again.
-    pub(crate) fn asked(&self, asked: u64, fresh: u64, again: u64, first_time: Vec<RolloutId>) {
+    /// Rollouts were asked for, of which `fresh` were fresh.
+    pub(crate) fn asked(&self, asked: u64, fresh: u64, first_time: Vec<Incarnation>) {
         self.asked.fetch_add(asked, Ordering::Relaxed);
         self.served.fetch_add(fresh, Ordering::Relaxed);
-        self.uses.fetch_add(fresh + again, Ordering::Relaxed);
-        self.recomputes.fetch_add(again, Ordering::Relaxed);
         if !first_time.is_empty() {
             self.used.lock().extend(first_time);
         }
+    }
+
+    /// Rollouts with old logps were planned for: `fresh` were fresh, `again` must be computed again. Reads behind a plan
+    /// are no uses of their own: they would hide that each use recomputes.
+    pub(crate) fn planned(&self, fresh: u64, again: u64) {
+        self.uses.fetch_add(fresh + again, Ordering::Relaxed);
+        self.recomputes.fetch_add(again, Ordering::Relaxed);
         if self.ratio_is_one() && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!("{RATIO_WARNING}");
         }
+    }
+
+    /// Log-probs were written that are all zero.
+    pub(crate) fn wrote_zero_logps(&self, count: u64) {
+        if count > 0 && self.zero_logps.fetch_add(count, Ordering::Relaxed) == 0 {
+            tracing::warn!("{}", zero_warning(count));
+        }
+    }
+
+    /// What a person should look at, in plain words.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let zero_logps = self.zero_logps.load(Ordering::Relaxed);
+        let ratio = self.ratio_is_one().then(|| RATIO_WARNING.to_owned());
+        ratio.into_iter().chain((zero_logps > 0).then(|| zero_warning(zero_logps))).collect()
     }
 
     /// Results came too late.
@@ -51,43 +105,36 @@ impl Usage {
     }
 
     /// Whether a rollout was asked for since the last tally.
-    pub(crate) fn is_used(&self, id: RolloutId) -> bool {
-        self.used.lock().contains(&id)
+    pub(crate) fn is_used(&self, rollout: Incarnation) -> bool {
+        self.used.lock().contains(&rollout)
     }
 
     /// Whether 95 of 100 uses recompute.
-    pub(crate) fn ratio_is_one(&self) -> bool {
+    fn ratio_is_one(&self) -> bool {
         let uses = self.uses.load(Ordering::Relaxed);
         uses >= Self::USES_MIN && self.recomputes.load(Ordering::Relaxed) * 100 >= uses * 95
     }
 
-    /// Whether anything happened since the last tally.
-    pub(crate) fn is_dirty(&self) -> bool {
-        let counts = [&self.asked, &self.served, &self.dropped];
-        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0) || !self.used.lock().is_empty()
-    }
-
-    /// Adds the counts since the last tally.
-    pub(crate) fn add_to(&self, counters: &mut Counters) {
-        counters.asked += self.asked.load(Ordering::Relaxed);
-        counters.served += self.served.load(Ordering::Relaxed);
-        counters.dropped += self.dropped.load(Ordering::Relaxed);
-    }
-
-    /// Moves the counts into `counters` and gives the rollouts used; `None` where nothing happened since the last tally.
-    pub(crate) fn take(&self, counters: &mut Counters) -> Option<Vec<RolloutId>> {
-        let mut moved = 0;
-        for (count, total) in [
-            (&self.asked, &mut counters.asked),
-            (&self.served, &mut counters.served),
-            (&self.dropped, &mut counters.dropped),
-        ] {
-            let count = count.swap(0, Ordering::Relaxed);
-            *total += count;
-            moved += count;
+    /// The counts since the last tally, for a batch that is to carry them.
+    pub(crate) fn pending(&self) -> Pending {
+        let mut used: Vec<Incarnation> = self.used.lock().iter().copied().collect();
+        used.sort_unstable_by_key(|rollout| (rollout.id, rollout.insert_lsn));
+        Pending {
+            asked: self.asked.load(Ordering::Relaxed),
+            served: self.served.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            used,
         }
-        let mut used: Vec<RolloutId> = std::mem::take(&mut *self.used.lock()).into_iter().collect();
-        used.sort_unstable();
-        (moved > 0 || !used.is_empty()).then_some(used)
+    }
+
+    /// A batch that carries these counts was written.
+    pub(crate) fn settle(&self, written: &Pending) {
+        self.asked.fetch_sub(written.asked, Ordering::Relaxed);
+        self.served.fetch_sub(written.served, Ordering::Relaxed);
+        self.dropped.fetch_sub(written.dropped, Ordering::Relaxed);
+        let mut used = self.used.lock();
+        for rollout in &written.used {
+            used.remove(rollout);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::format::entry::Has;
 use crate::format::meta::{ColumnCode, RolloutMeta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::index::{Entry, Extra};
+use crate::log::event::Incarnation;
 use crate::log::frame::{Frame, RawColumn};
 use crate::log::segment::Segment;
 use crate::state::State;
@@ -90,6 +91,11 @@ impl Snapshot {
             Self::of(published, *id)?.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))
         };
         ids.iter().map(find).collect()
+    }
+
+    /// The rollout's incarnation.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        Incarnation { id: self.entry.id, insert_lsn: self.entry.insert_lsn }
     }
 
     /// Opens the view.

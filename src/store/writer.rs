@@ -13,7 +13,7 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::limits;
 use crate::log::active::Active;
-use crate::log::event::NewFrame;
+use crate::log::event::{Event, NewFrame};
 use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
@@ -61,10 +61,11 @@ impl Writer {
         let advances = ops.iter().filter(|op| matches!(op, Op::Advance { .. })).count() as u64;
         self.raise_ceilings(core, advances)?;
         self.overlay.forget(core.group.published());
-        let Staged { frames, mut events, outcomes, state, changes } =
+        let Staged { frames, mut events, outcomes, state, changes, dropped, tallied } =
             Stage::new(core, &self.overlay, self.state.clone(), self.next_lsn).run(ops)?;
         let ref_version = state.ref_clock.current;
         if frames.is_empty() {
+            core.usage.dropped(dropped);
             return Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version });
         }
         self.make_room(core, frames.iter().map(NewFrame::frame_len).sum())?;
@@ -72,8 +73,10 @@ impl Writer {
         active
             .append(&frames, &mut events, self.next_lsn, core.group.durable())
             .map_err(|error| core.group.poison(&error).caused_by(error))?;
+        core.usage.settle(&tallied);
+        core.usage.dropped(dropped);
         self.next_lsn = state.lsn.next();
-        self.next_id = self.next_id.max(state.id_ceiling);
+        self.next_id = self.next_id.max(counted_ids_end(&events));
         self.overlay.add(changes);
         self.state = state;
         core.group.push(Publication {
@@ -172,7 +175,7 @@ impl Writer {
 
     /// Saves the counters that no frame carries yet, and leaves no segment unsealed.
     pub(crate) fn close(&mut self, core: &Core) -> Result<()> {
-        if core.usage.is_dirty() {
+        if !core.usage.pending().is_empty() {
             self.append(core, &[Op::Tally { id_ceiling: self.next_id }])?;
         }
         self.seal_all(core)
@@ -211,4 +214,13 @@ impl Writer {
             _ => core.group.poison(&error).caused_by(error),
         })
     }
+}
+
+/// One above the highest counted id that these events insert; 0 where they insert none.
+fn counted_ids_end(events: &[Event]) -> u64 {
+    let inserted = events.iter().filter_map(|event| match event {
+        Event::Rollout(entry) if !entry.id.is_keyed() => Some(entry.id.get().saturating_add(1)),
+        _ => None,
+    });
+    inserted.max().unwrap_or(0)
 }

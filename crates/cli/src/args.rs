@@ -14,12 +14,12 @@ use crate::output::Output;
 const ABOUT: &str = "A crash-safe store for RL rollouts: replay a recorded run against it, and look inside";
 
 const AFTER_HELP: &str = "\
-Exit code: 0 sound, 1 damage or a difference was found, 2 could not look (bad input, no such store, full disk).
+Exit code: 0 sound, 1 damage or a difference was found, 2 could not look (bad input, no such store, full disk). \
 Data goes to standard output, everything else to standard error. NO_COLOR is honoured.
 
-In JSON, ids (rollouts and groups) are strings, since they do not fit the 53 bits that many readers keep of a number;
-NaN, Infinity and -Infinity are strings of that name; other numbers are numbers, with the fewest digits that give the
-same f32 back; metadata that is not UTF-8 is {\"hex\": \"...\"}.";
+In JSON, ids of rollouts and groups are strings, since many readers keep 53 bits of a number. NaN, Infinity and \
+-Infinity are strings of that name. Other numbers are numbers, with the fewest digits that give the same f32 back. \
+Metadata that is not UTF-8 is {\"hex\": \"...\"}.";
 
 #[derive(Debug, Parser)]
 #[command(name = "rollstore", version, about = ABOUT, after_help = AFTER_HELP, disable_help_subcommand = true)]

@@ -134,8 +134,8 @@ fn get_prints_one_column_a_value_a_line() {
     let (_folder, store) = store();
     let id = LARGE.to_string();
     assert_eq!(stdout(&look("get", &store, &[&id, "--column", "entropy"])), "-0.0\n1e-45\n-17.000002\n-1e-8\n");
-    let column = json(&look("get", &store, &[&id, "--column", "sampler_logps", "--json"]));
-    assert_eq!(column["values"], json!(["NaN", "-Infinity", -0.0, 1e-45]));
+    let column = stdout(&look("get", &store, &[&id, "--column", "sampler_logps", "--json"]));
+    assert!(column.contains(r#""values":["NaN","-Infinity",-0.0,1e-45]"#), "{column}");
     let absent = look("get", &store, &["4", "--column", "old_logps"]);
     assert_eq!(absent.status.code(), Some(2));
     assert!(stderr(&absent).contains("rollout 4 has no column \"old_logps\""), "{}", stderr(&absent));
@@ -171,7 +171,7 @@ fn dump_holds_every_column_of_every_rollout() {
     assert_eq!(columns["prompt_ids"]["values"], json!([65_535, 65_536, u32::MAX]));
     assert_eq!(columns["old_logps"]["version"], 2);
     assert_eq!(columns["sampler_logps"]["provenance"]["kind"], "processed");
-    assert_eq!(columns["entropy"]["dtype"], "f32");
+    assert_eq!(columns["entropy"]["dtype"], "float32");
     assert_eq!(rows[2]["columns"], json!({}));
 }
 

@@ -1,5 +1,5 @@
 //! Goal: a replay that is killed at any moment goes on to the same result. Method: `--kill` with several counts and
-//! settings against the run without kills; and one store that is left in each state between two events.
+//! settings against the run without kills, and kills that come from outside.
 
 mod common;
 
@@ -18,6 +18,11 @@ fn replay(trace: &Path, store: &Path, options: &[&str]) -> Value {
 fn without_kills(mut report: Value) -> Value {
     report["kills"] = 0.into();
     report
+}
+
+/// How many times as long the suite runs.
+fn scale() -> u32 {
+    std::env::var("ROLLSTORE_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
 #[test]
@@ -57,7 +62,7 @@ fn kills_around_a_resume_do_not_take_the_counts_back() {
     let trace = write_trace(folder.path(), &lines);
     let whole = replay(&trace, &folder.path().join("whole"), &["--lag", "0"]);
     assert_eq!((&whole["restores"], &whole["inserted"], &whole["live"]), (&8.into(), &9.into(), &1.into()));
-    for round in 0..4 {
+    for round in 0..4 * scale() {
         let killed = replay(&trace, &folder.path().join(format!("killed-{round}")), &["--lag", "0", "--kill", "20"]);
         assert_eq!(without_kills(killed), whole);
     }

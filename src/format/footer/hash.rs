@@ -10,6 +10,12 @@ use crate::format::frame::HEADER_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeaderHash(u64);
 
+impl Default for HeaderHash {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HeaderHash {
     /// The hash of no headers.
     pub(crate) const fn new() -> Self {

@@ -56,7 +56,7 @@ impl<'a> Engine<'a> {
 
     /// A store without a cursor is new: nothing beside it can belong to it.
     fn begin(&self) -> Outcome {
-        if self.store()?.len() > 0 {
+        if !self.store()?.is_empty() {
             let store = text::path(&self.place.store);
             return Err(Failure::could_not_look(format!("{store} holds rollouts of something other than a replay")));
         }

@@ -1,0 +1,276 @@
+//! Power cuts at every operation of a workload, and what must be found after each.
+//!
+//! A workload says which states it had acknowledged. It runs once to learn its operations, once to learn its states, and
+//! then once for each operation, at which the power goes. For each of several images of what the medium kept, the store
+//! is opened again and must show the last acknowledged state or the one that was under way, whole.
+//!
+//! Operations are numbered as they begin. The index is written by a thread of its own, so that its operations fall
+//! between others than in the run before: over a sweep the cuts still fall everywhere, yet a repetition may have to be
+//! tried more than once where the index has a part in it.
+//!
+//! Always true:
+//! - The states that a crash may leave are read from a run without faults, never from the run that crashed.
+//! - After each crash the store is written to again, and what it acknowledges then survives too.
+
+use std::fmt;
+use std::thread;
+
+use rollstore::RolloutStore;
+use rollstore::disk::Disk;
+use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, Op, OpKind, SimDisk};
+
+use crate::settings::{self, random};
+use crate::state::{StoreState, assert_same};
+use crate::store::{self, DIR};
+
+/// One run of a workload.
+#[derive(Debug)]
+pub struct Run {
+    disk: SimDisk,
+    acknowledged: usize,
+    /// Where states are learned: the one after each acknowledgement.
+    states: Option<Vec<StoreState>>,
+}
+
+impl Run {
+    fn new(disk: SimDisk, learns_states: bool) -> Self {
+        Self { disk, acknowledged: 0, states: learns_states.then(Vec::new) }
+    }
+
+    /// The disk to work on.
+    #[must_use]
+    pub fn disk(&self) -> &SimDisk {
+        &self.disk
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// As for [`rollstore::Options::open`].
+    pub fn open(&self) -> rollstore::Result<RolloutStore> {
+        store::open(&self.disk)
+    }
+
+    /// What was asked for returned Ok: from here on the store's present state must survive.
+    ///
+    /// # Errors
+    /// What reading the store met.
+    pub fn acknowledge(&mut self, store: &RolloutStore) -> rollstore::Result<()> {
+        self.acknowledged += 1;
+        if let Some(states) = &mut self.states {
+            states.push(StoreState::of(store)?);
+        }
+        Ok(())
+    }
+
+    /// The same while the store is not open.
+    ///
+    /// # Errors
+    /// What opening and reading the store met.
+    pub fn acknowledge_closed(&mut self) -> rollstore::Result<()> {
+        self.acknowledged += 1;
+        if let Some(states) = &mut self.states {
+            let disk = std::sync::Arc::new(self.disk.clone());
+            states.push(StoreState::of(&store::options(disk).read_only(true).open(DIR)?)?);
+        }
+        Ok(())
+    }
+}
+
+/// What a sweep went through; tests assert on it, so that none passes by looking at nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Operations at which the power was cut.
+    pub points: u64,
+    /// Images that were opened after the cut.
+    pub images: u64,
+    /// Of those, the ones that showed the acknowledged state and not the one under way.
+    pub lost: u64,
+    /// Of those, the ones that showed the state under way, whole.
+    pub kept: u64,
+    /// Power cuts within a recovery.
+    pub within_recovery: u64,
+}
+
+/// A workload and how its crashes are drawn.
+pub struct Sweep<'a> {
+    workload: &'a dyn Fn(&mut Run) -> rollstore::Result<()>,
+    styles: &'a [ImageStyle],
+    seeds: u64,
+    depth: u32,
+    every: u64,
+}
+
+impl fmt::Debug for Sweep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweep").field("styles", &self.styles).field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+/// A crash, for the message of a failure: which it was and how it is had again.
+#[derive(Debug, Clone, Copy)]
+struct Crash<'a> {
+    point: u64,
+    op: &'a Op,
+    image: CrashImage,
+    depth: u32,
+}
+
+impl fmt::Display for Crash<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { point, op, image, depth } = self;
+        let (seed, current) = (settings::seed(), thread::current());
+        let name = current.name().unwrap_or_default();
+        writeln!(f, "power cut at operation {point} ({:?} {}), {image:?}", op.kind, op.path.display())?;
+        if *depth > 0 {
+            writeln!(f, "and {depth} times more within recovery")?;
+        }
+        write!(f, "again: ROLLSTORE_TEST_SEED={seed} ROLLSTORE_TEST_POINT={point} cargo test -p rollstore {name}")
+    }
+}
+
+impl<'a> Sweep<'a> {
+    /// A sweep over every style of image.
+    #[must_use]
+    pub fn of(workload: &'a dyn Fn(&mut Run) -> rollstore::Result<()>) -> Self {
+        Self { workload, styles: &ImageStyle::ALL, seeds: settings::scale(), depth: 0, every: 1 }
+    }
+
+    /// Draws so many images of each style that chooses among several, times the scale.
+    #[must_use]
+    pub fn seeds(self, seeds: u64) -> Self {
+        Self { seeds: seeds * settings::scale(), ..self }
+    }
+
+    /// Cuts the power again at each operation of the recovery, and of the recovery after that, so many deep.
+    #[must_use]
+    pub fn within_recovery(self, depth: u32) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// Takes one of so many operations alone, another one for each seed; a greater scale takes more of them.
+    #[must_use]
+    pub fn every(self, every: u64) -> Self {
+        Self { every: (every / settings::scale()).max(1), ..self }
+    }
+
+    /// Cuts the power at each operation that changes the disk.
+    ///
+    /// # Panics
+    /// Where a crash leaves a state that it must not.
+    pub fn run(self) -> Swept {
+        let whole = Run::new(SimDisk::new(), false);
+        let trace = self.learn(whole);
+        let mut states = vec![StoreState::default()];
+        let mut learning = Run::new(SimDisk::new(), true);
+        (self.workload)(&mut learning).unwrap_or_else(|error| panic!("without faults: {error}"));
+        states.extend(learning.states.unwrap_or_default());
+
+        let mut swept = Swept::default();
+        let first = settings::seed() % self.every;
+        let changing = trace.iter().filter(|op| op.kind.changes_disk() && op.number % self.every == first);
+        for op in changing.filter(|op| settings::point().is_none_or(|point| point == op.number)) {
+            swept.points += 1;
+            let disk = SimDisk::new();
+            disk.fail_at(op.number, Fault::PowerCut);
+            let mut run = Run::new(disk.clone(), false);
+            let ended = (self.workload)(&mut run);
+            let cut = disk.list("".as_ref()).is_err();
+            assert!(!cut || ended.is_err() || op.number + 1 >= disk.operation_count(), "an Ok after the power was cut");
+            let under_way = (run.acknowledged + 1).min(states.len() - 1);
+            let allowed = [&states[run.acknowledged], &states[under_way]];
+            for image in self.images(op.number) {
+                let crash = Crash { point: op.number, op, image, depth: 0 };
+                let found = self.check(&disk, crash, &allowed, &mut swept);
+                swept.images += 1;
+                swept.lost += u64::from(found != *allowed[1]);
+                swept.kept += u64::from(found != *allowed[0]);
+            }
+        }
+        swept
+    }
+
+    fn learn(&self, mut run: Run) -> Vec<Op> {
+        (self.workload)(&mut run).unwrap_or_else(|error| panic!("without faults: {error}"));
+        run.disk.trace()
+    }
+
+    /// The images to look at after a cut at this operation.
+    fn images(&self, point: u64) -> Vec<CrashImage> {
+        let choosing = |style: ImageStyle| !matches!(style, ImageStyle::NothingUnsynced | ImageStyle::Everything);
+        let of_style = |(place, style): (u64, &ImageStyle)| {
+            let style = *style;
+            let seeds = if choosing(style) { self.seeds } else { 1 };
+            (0..seeds).map(move |at| {
+                let seed = random(settings::seed(), (point << 20) + (place << 16) + at);
+                CrashImage { seed, style }
+            })
+        };
+        (0..).zip(self.styles).flat_map(of_style).collect()
+    }
+
+    /// Opens the disk after its crash, compares, and goes on writing. Returns what was found.
+    fn check(&self, dead: &SimDisk, crash: Crash<'_>, allowed: &[&StoreState], swept: &mut Swept) -> StoreState {
+        let disk = dead.crash(crash.image);
+        let store = store::open(&disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
+        let found = StoreState::of(&store).unwrap_or_else(|error| panic!("{crash}\ncannot be read: {error}"));
+        if !allowed.contains(&&found) {
+            let diffs: Vec<String> = allowed.iter().map(|allowed| found.diff(allowed)).collect();
+            panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
+        }
+        let recovery = disk.trace();
+        go_on(store, &disk, crash);
+        if crash.depth < self.depth {
+            self.crash_within(dead, crash, &recovery, &found, swept);
+        }
+        found
+    }
+
+    /// Cuts the power at each operation of a recovery: the next one must come to the same state.
+    fn crash_within(&self, dead: &SimDisk, crash: Crash<'_>, recovery: &[Op], found: &StoreState, swept: &mut Swept) {
+        for op in recovery.iter().filter(|op| op.kind.changes_disk()) {
+            let disk = dead.crash(crash.image);
+            disk.fail_at(op.number, Fault::PowerCut);
+            if let Ok(store) = store::open(&disk) {
+                store.abandon();
+            }
+            swept.within_recovery += 1;
+            // One image a cut: their styles take turns.
+            let turn = random(settings::seed(), (crash.point << 20) + (op.number << 4) + u64::from(crash.depth));
+            let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
+            let image = CrashImage { seed: turn, style };
+            self.check(&disk, Crash { image, depth: crash.depth + 1, ..crash }, &[found], swept);
+        }
+    }
+}
+
+/// Writes to a recovered store: what it acknowledges must survive a power cut and one more reopen.
+fn go_on(store: RolloutStore, disk: &SimDisk, crash: Crash<'_>) {
+    let fail = |error: rollstore::Error| -> StoreState { panic!("{crash}\nthen: {error}") };
+    let written = || {
+        let (step, version) = (store.clock().unwrap_or(0), store.ref_version());
+        let mut batch = store.batch();
+        let id = store.allocate_ids(1)?.next().unwrap_or(0.into());
+        batch.insert(store::rollout(id.get(), step, version))?;
+        batch.cursor(b"behind the crash");
+        batch.commit()?;
+        StoreState::of(&store)
+    };
+    let written = written().unwrap_or_else(fail);
+    store.abandon();
+
+    let disk = disk.crash(CrashImage { seed: crash.image.seed, style: ImageStyle::NothingUnsynced });
+    let reopened = || {
+        let store = store::open(&disk)?;
+        let state = StoreState::of(&store)?;
+        store.close()?;
+        Ok(state)
+    };
+    assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{crash}\nthen written to and cut again"));
+    assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{crash}\nthen closed and opened again"));
+}
+
+/// The operations of a trace that change what a crash may leave, for tests that aim faults by themselves.
+pub fn changing(trace: &[Op]) -> impl Iterator<Item = &Op> {
+    trace.iter().filter(|op| op.kind.changes_disk() && op.kind != OpKind::Lock)
+}

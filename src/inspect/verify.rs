@@ -1,0 +1,276 @@
+//! Verify: every byte of a store against its checksums, and its files against each other.
+
+use std::path::Path;
+
+use crate::disk::os::OsDisk;
+use crate::disk::{Access, Disk};
+use crate::error::{Damage, Error, ErrorKind, Result};
+use crate::format::entry::FrameEntry;
+use crate::format::footer::HeaderHash;
+use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
+use crate::format::names::segment_file_name;
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::ids::{Lsn, RolloutId};
+use crate::inspect::walk::{Step, walk};
+use crate::log::event::Event;
+use crate::log::scan::Scan;
+use crate::log::seal::read_footer;
+use crate::log::segment::{damage_of, fault_at};
+use crate::recovery::{manifests, scan_unsealed};
+
+/// One damaged place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// File, offset, expected and found.
+    pub damage: Damage,
+    /// The rollouts whose data is affected, as far as the damaged bytes still tell.
+    pub rollouts: Vec<RolloutId>,
+}
+
+/// What a verification saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verification {
+    /// Segments that the manifest lists.
+    pub segments: u64,
+    /// Whole frames.
+    pub frames: u64,
+    /// Bytes read and checked.
+    pub bytes: u64,
+    /// Bytes behind the last whole batch of the segment being written: a write under way, or one that a crash cut short.
+    pub in_flight_bytes: u64,
+    /// The highest LSN of a whole frame.
+    pub last_lsn: Lsn,
+    /// Damage, in the order of files and offsets.
+    pub findings: Vec<Finding>,
+}
+
+impl Verification {
+    /// Whether nothing is damaged.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// Checks every byte of the store or checkpoint in `dir` and goes on past damage. Writes nothing and takes no lock.
+///
+/// # Is my store sound?
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # use rollstore::{NewRollout, RolloutStore, inspect};
+/// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+/// store.insert(NewRollout::new(1, 0).old_logps(&[-0.5][..], 0))?;
+/// let verification = inspect::verify(dir.path().join("rollouts"))?;
+/// assert!(verification.is_sound());
+/// assert_eq!(verification.frames, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `NotFound` where there is no store, `TooNew`, `Io`. Damage is no error: it is what is reported.
+pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
+    verify_on(&OsDisk, dir.as_ref())
+}
+
+/// [`verify`] on another file system.
+///
+/// # Errors
+/// As for [`verify`].
+pub fn verify_on(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
+    /// A store that is written to meanwhile may drop a segment or seal one between two reads.
+    const LOOKS: u32 = 3;
+    let mut looks = 1;
+    loop {
+        let generation = newest_generation(disk, dir)?;
+        let verification = look(disk, dir)?;
+        if verification.is_sound() || looks == LOOKS || newest_generation(disk, dir)? == generation {
+            return Ok(verification);
+        }
+        looks += 1;
+    }
+}
+
+fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
+    Ok(manifests::Listing::read(disk, dir)?.generations.first().copied())
+}
+
+fn look(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
+    let mut verifier = Verifier { disk, dir, seen: Verification::default() };
+    match manifests::newest(disk, dir) {
+        Ok(Some(manifest)) => verifier.all(&manifest)?,
+        Ok(None) => return Err(Error::not_found(format!("{} holds no store", dir.display())).at(dir)),
+        Err(error) => verifier.note(&error)?,
+    }
+    Ok(verifier.seen)
+}
+
+struct Verifier<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    seen: Verification,
+}
+
+impl Verifier<'_> {
+    fn all(&mut self, manifest: &Manifest) -> Result<()> {
+        self.seen.segments = manifest.segments.len() as u64;
+        for record in &manifest.segments {
+            if let Err(error) = self.segment(record, manifest.state.lsn) {
+                self.note(&error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes damage down; any other error ends the verification.
+    fn note(&mut self, error: &Error) -> Result<()> {
+        match error.damage() {
+            Some(damage) => {
+                self.find(damage.clone(), error.rollout());
+                Ok(())
+            }
+            None => Err(Error::new(error.kind(), error.to_string())),
+        }
+    }
+
+    fn find(&mut self, damage: Damage, rollout: impl IntoIterator<Item = RolloutId>) {
+        self.seen.findings.push(Finding { damage, rollouts: rollout.into_iter().collect() });
+    }
+
+    fn segment(&mut self, record: &SegmentRecord, manifest_lsn: Lsn) -> Result<()> {
+        let path = self.dir.join(segment_file_name(record.id));
+        let damage = |offset, expected: String, found: String| {
+            Error::damaged(Damage { file: path.clone(), offset, expected, found })
+        };
+        let file = self.disk.open(&path, Access::Read).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                damage(0, "a segment that the manifest lists".to_owned(), "no file".to_owned())
+            }
+            _ => Error::io("open segment", &path, error),
+        })?;
+        let file_len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
+        if !record.has_len(file_len) {
+            let error = damage(file_len, format!("the length of {:?}", record.state), format!("{file_len} bytes"));
+            self.note(&error)?;
+        }
+        let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);
+        let (segment, salt) = (record.id, record.salt);
+        let scan = Scan { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
+        self.header(&scan, record)?;
+        match record.state {
+            SegmentState::Sealed { footer_crc, .. } => self.sealed(&scan, footer_crc),
+            SegmentState::Cut { end, .. } => self.frames(&Scan { end: end.min(file_len), ..scan }, false).map(drop),
+            SegmentState::Active => self.unsealed(&scan, record.base_lsn, manifest_lsn),
+        }
+    }
+
+    /// The segment being written to: bytes behind the last whole batch are in flight unless they were acknowledged.
+    fn unsealed(&mut self, scan: &Scan<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
+        let end = match scan_unsealed(scan, base_lsn, manifest_lsn, drop) {
+            Ok(tail) => tail.end,
+            Err(error) if error.kind() == ErrorKind::Damaged => scan.end,
+            Err(error) => return Err(error),
+        };
+        self.seen.in_flight_bytes += scan.end - end;
+        self.frames(&Scan { end, ..*scan }, false).map(drop)
+    }
+
+    fn header(&mut self, scan: &Scan<'_>, record: &SegmentRecord) -> Result<()> {
+        let mut header = vec![0; SEGMENT_HEADER_BYTES];
+        let whole = scan.end >= SEGMENT_HEADER_BYTES as u64;
+        if whole {
+            scan.read(&mut header, 0, &mut self.seen.bytes)?;
+        }
+        let header = SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault))?;
+        if (header.segment, header.salt) == (record.id, record.salt) {
+            return Ok(());
+        }
+        let expected = format!("segment {} with salt {:#018x}", record.id, record.salt);
+        let found = format!("segment {} with salt {:#018x}", header.segment, header.salt);
+        Err(Error::damaged(Damage { file: scan.path.to_owned(), offset: 0, expected, found }))
+    }
+
+    /// A sealed segment: its frames up to where the footer begins, and the footer against them.
+    fn sealed(&mut self, scan: &Scan<'_>, footer_crc: u32) -> Result<()> {
+        let footer = read_footer(scan, footer_crc, &mut self.seen.bytes);
+        let footer = match footer {
+            Ok(footer) => Some(footer),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                self.note(&error)?;
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let end = footer.as_ref().map_or(scan.end, |(_, info)| info.offset);
+        let known = self.seen.findings.len();
+        let walked = self.frames(&Scan { end, ..*scan }, footer.is_none())?;
+        let Some((footer, info)) = footer else { return Ok(()) };
+        let frames_sound = self.seen.findings.len() == known;
+        let agrees = footer.entries == walked.entries && footer.header_hash == walked.hash.finish();
+        if frames_sound && !agrees {
+            let expected = format!("a footer of the {} frames before it", walked.frames);
+            let found = format!("one of {} other frames", footer.frames);
+            self.find(Damage { file: scan.path.to_owned(), offset: info.offset, expected, found }, None);
+        }
+        Ok(())
+    }
+
+    /// Every frame of a segment. Where its footer is damaged, that lies behind the last frame and was told already.
+    fn frames(&mut self, scan: &Scan<'_>, footer_behind: bool) -> Result<Walked> {
+        let (mut walked, mut findings, mut bytes) = (Walked::default(), Vec::new(), 0);
+        let mut expected = scan.base_lsn;
+        walk(scan, SEGMENT_HEADER_BYTES as u64..scan.end, &mut bytes, |step| {
+            let rollout = step.rollout();
+            match step {
+                Step::Frame(frame) => {
+                    let lsn = frame.header.lsn;
+                    if let Some(expected) = expected.filter(|expected| *expected != lsn) {
+                        let (expected, found) = (format!("frame {expected}"), format!("frame {lsn}"));
+                        let (file, offset) = (scan.path.to_owned(), frame.offset);
+                        findings.push((Damage { file, offset, expected, found }, None));
+                    }
+                    expected = scan.base_lsn.map(|_| lsn.next());
+                    walked.add(lsn, &frame.header.encode(&scan.seed(frame.offset)), &frame.event);
+                }
+                Step::Damaged { header, offset, fault } => {
+                    expected = scan.base_lsn.map(|_| header.lsn.next());
+                    findings.push((damage_of(scan.path, offset, fault)?, rollout));
+                }
+                Step::Lost { next, .. } if footer_behind && next == scan.end => {}
+                Step::Lost { offset, fault, .. } => {
+                    // One finding tells of all the frames that stood here.
+                    expected = None;
+                    findings.push((damage_of(scan.path, offset, fault)?, rollout));
+                }
+            }
+            Ok(())
+        })?;
+        self.seen.bytes += bytes;
+        self.seen.frames += walked.frames;
+        self.seen.last_lsn = self.seen.last_lsn.max(walked.last_lsn);
+        for (damage, rollout) in findings {
+            self.find(damage, rollout);
+        }
+        walked.entries.sort_unstable_by_key(|entry| (entry.id, entry.lsn));
+        Ok(walked)
+    }
+}
+
+/// The frames of one segment, as its footer tells them.
+#[derive(Default)]
+struct Walked {
+    frames: u64,
+    last_lsn: Lsn,
+    hash: HeaderHash,
+    entries: Vec<FrameEntry>,
+}
+
+impl Walked {
+    fn add(&mut self, lsn: Lsn, header: &[u8; crate::format::frame::HEADER_BYTES], event: &Event) {
+        self.frames += 1;
+        self.last_lsn = self.last_lsn.max(lsn);
+        self.hash.update(header);
+        if let Event::Rollout(entry) = event {
+            self.entries.push(*entry);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `repair` makes a damaged store usable from what is whole of it, keeps the damaged files as they are, and says what was
+//! lost.
+//!
+//! Method: one known byte of a small store is flipped, or a file removed; the rest must come back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rollstore::{ErrorKind, NewRollout, Reason, RolloutStore, inspect};
+
+/// A marker that finds a rollout's bytes in its segment.
+fn marker(id: u64) -> Vec<u8> {
+    format!("rollout number {id:04}").into_bytes()
+}
+
+fn insert(store: &RolloutStore, ids: std::ops::Range<u64>) {
+    for id in ids {
+        let rollout = NewRollout::new(id, 0).completion_ids(vec![1, 2]).old_logps(vec![-0.5, -0.25], 0);
+        store.insert(rollout.column("marker", marker(id))).unwrap();
+    }
+}
+
+fn open(dir: &Path) -> rollstore::Result<RolloutStore> {
+    RolloutStore::options().window(8).open(dir)
+}
+
+/// The segment that holds these bytes, and where.
+fn find(dir: &Path, bytes: &[u8]) -> (PathBuf, usize) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let content = fs::read(&path).unwrap();
+            if let Some(at) = content.windows(bytes.len()).position(|window| window == bytes) {
+                return (path, at);
+            }
+        }
+    }
+    panic!("no file holds {:?}", String::from_utf8_lossy(bytes));
+}
+
+/// Flips a byte and returns the file with its bytes since.
+fn flip(dir: &Path, bytes: &[u8]) -> (PathBuf, Vec<u8>) {
+    let (path, at) = find(dir, bytes);
+    let mut content = fs::read(&path).unwrap();
+    content[at] ^= 1;
+    fs::write(&path, &content).unwrap();
+    (path, content)
+}
+
+fn live(store: &RolloutStore) -> Vec<u64> {
+    store.ids().into_iter().map(rollstore::RolloutId::get).collect()
+}
+
+#[test]
+fn a_sound_store_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    insert(&store, 0..3);
+    store.close().unwrap();
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert!(repaired.findings.is_empty() && repaired.set_aside.is_empty());
+    assert!(!path.join("damaged").exists());
+    assert_eq!(live(&open(&path).unwrap()), [0, 1, 2]);
+}
+
+#[test]
+fn a_flip_in_a_sealed_body_loses_that_rollout_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    insert(&store, 0..5);
+    store.close().unwrap();
+    let (segment, damaged) = flip(&path, &marker(3));
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert_eq!(repaired.rollouts_lost, [3.into()]);
+    assert!(!repaired.all_stale, "no other frame was lost");
+    let aside = path.join("damaged").join(segment.file_name().unwrap());
+    assert_eq!(repaired.set_aside, std::slice::from_ref(&aside));
+    assert_eq!(fs::read(&aside).unwrap(), damaged, "the damaged file is kept as it was");
+    assert!(inspect::verify(&path).unwrap().is_sound());
+
+    let store = open(&path).unwrap();
+    assert_eq!(live(&store), [0, 1, 2, 4]);
+    let kept = store.get(4.into()).unwrap().unwrap();
+    assert_eq!(kept.old_logps().unwrap(), [-0.5, -0.25]);
+    assert!(kept.staleness(0).is_fresh());
+    insert(&store, 5..6);
+    store.close().unwrap();
+    assert_eq!(live(&open(&path).unwrap()), [0, 1, 2, 4, 5], "writing goes on");
+}
+
+#[test]
+fn f05_a_flip_in_an_acknowledged_frame_of_the_newest_segment_is_repaired_on_request_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    insert(&store, 0..5);
+    store.abandon();
+    flip(&path, &marker(2));
+    let refused = open(&path).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Damaged);
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert_eq!(repaired.rollouts_lost, [2.into()]);
+    let store = open(&path).unwrap();
+    assert_eq!(live(&store), [0, 1, 3, 4]);
+}
+
+#[test]
+fn where_a_retirement_or_an_advance_may_be_lost_everything_is_stale() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    insert(&store, 0..3);
+    store.retire(&[0.into()], Reason::Trained).unwrap();
+    store.set_cursor(b"the cursor before").unwrap();
+    insert(&store, 3..4);
+    store.close().unwrap();
+    flip(&path, b"the cursor before");
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert!(repaired.all_stale);
+    let store = open(&path).unwrap();
+    assert_eq!(live(&store), [1, 2, 3]);
+    assert_eq!(store.stale().len(), 3);
+    assert!(store.ref_version() > 0, "a version that nothing lost can have used");
+}
+
+#[test]
+fn a_missing_segment_is_named_and_the_others_come_back_stale() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    for ids in [0..2, 2..4] {
+        let store = open(&path).unwrap();
+        insert(&store, ids);
+        store.close().unwrap();
+    }
+    fs::remove_file(find(&path, &marker(0)).0).unwrap();
+    assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::Damaged);
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert!(repaired.all_stale && repaired.set_aside.is_empty());
+    let store = open(&path).unwrap();
+    assert_eq!(live(&store), [2, 3]);
+    assert_eq!(store.stale().len(), 2);
+}
+
+#[test]
+fn a_checkpoint_and_an_open_store_are_not_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, saved) = (dir.path().join("rollouts"), dir.path().join("ckpt"));
+    let store = open(&path).unwrap();
+    insert(&store, 0..1);
+    store.checkpoint(&saved).unwrap();
+    assert_eq!(RolloutStore::repair(&path).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(RolloutStore::repair(&saved).unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(!saved.join("LOCK").exists(), "nothing is made in a checkpoint");
+}
