@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use rollstore::disk::sim::SimDisk;
 use rollstore::{Checkpointed, ErrorKind, NewRollout, Options, Reason, RolloutStore, Stale};
+use rollstore_testkit::values::logp;
 
 fn options() -> Options {
     RolloutStore::options().window(8).segment_bytes(64 << 10)
 }
 
 fn rollout(id: u64, version: u64) -> NewRollout<'static> {
-    NewRollout::new(id, 1).completion_ids(vec![1; 500]).old_logps(vec![-(id as f32); 500], version)
+    NewRollout::new(id, 1).completion_ids(vec![1; 500]).old_logps(vec![logp(id); 500], version)
 }
 
 /// Some segments' worth of rollouts, an advance, a retirement and a cursor.

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 
 use rollstore::{Budget, ErrorKind, NewRollout, Options, Reads, Reason, Results, RolloutStore};
 use rollstore_testkit::child;
+use rollstore_testkit::values::logp;
 
 /// A user without rights on anything of the tests.
 const NOBODY: u32 = 65_534;
@@ -28,7 +29,7 @@ fn options() -> Options {
 fn fill(dir: &Path) -> RolloutStore {
     let store = options().open(dir).unwrap();
     for id in 0..ROLLOUTS {
-        store.insert(NewRollout::new(id, 1).old_logps(vec![-(id as f32); 1_000], 0)).unwrap();
+        store.insert(NewRollout::new(id, 1).old_logps(vec![logp(id); 1_000], 0)).unwrap();
     }
     store.advance_ref_version(2, None).unwrap();
     let half = |work: &rollstore::Plan| {
@@ -45,7 +46,7 @@ fn check(store: &RolloutStore) {
     assert_eq!(store.count_stale(), ROLLOUTS / 2);
     assert!(store.get(0.into()).unwrap().is_none());
     for id in 1..ROLLOUTS {
-        let expected = if id < ROLLOUTS / 2 { -0.5 } else { -(id as f32) };
+        let expected = if id < ROLLOUTS / 2 { -0.5 } else { logp(id) };
         assert_eq!(store.get(id.into()).unwrap().unwrap().old_logps().unwrap(), [expected; 1_000]);
     }
 }
@@ -127,7 +128,9 @@ impl Tree {
         }
         let output = command.output().unwrap();
         let after = snapshot(self.root.path());
-        modes.iter().for_each(|(path, mode)| set_mode(path, *mode));
+        for (path, mode) in modes {
+            set_mode(&path, mode);
+        }
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
         assert_eq!(before, after, "something was created or touched");
@@ -155,7 +158,9 @@ fn walk(path: &Path) -> Vec<PathBuf> {
 /// `chmod -R a-w`; returns the modes from before.
 fn take_write_permission(root: &Path) -> Vec<(PathBuf, u32)> {
     let modes: Vec<_> = walk(root).into_iter().map(|path| (path.clone(), path.metadata().unwrap().mode())).collect();
-    modes.iter().for_each(|(path, mode)| set_mode(path, mode & 0o555));
+    for (path, mode) in &modes {
+        set_mode(path, mode & 0o555);
+    }
     modes
 }
 
@@ -240,7 +245,7 @@ fn a_reader_follows_a_writer_that_rolls_segments() {
             while !stop.load(Ordering::Acquire) {
                 let mut batch = store.batch();
                 for _ in 0..2 {
-                    batch.insert(NewRollout::new(id, 1).old_logps(vec![-(id as f32); 1_000], 0)).unwrap();
+                    batch.insert(NewRollout::new(id, 1).old_logps(vec![logp(id); 1_000], 0)).unwrap();
                     id += 1;
                 }
                 batch.cursor(id.to_string().as_bytes());
@@ -269,7 +274,7 @@ fn read_again_and_again(dir: &Path) {
         assert_eq!(seen.len() % 2, 0, "half a batch is seen");
         for id in seen.ids() {
             assert!(id.get() < end, "a batch without its cursor");
-            assert_eq!(seen.get(id).unwrap().unwrap().old_logps().unwrap(), [-(id.get() as f32); 1_000]);
+            assert_eq!(seen.get(id).unwrap().unwrap().old_logps().unwrap(), [logp(id.get()); 1_000]);
         }
         last = end;
     }

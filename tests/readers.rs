@@ -3,13 +3,13 @@
 //! Method: what is written can be checked by whoever reads it. Rollouts come in pairs that only ever change together, in
 //! one batch, and each array says which rollout, version and round it is of. Bounded by numbers of rounds, not by time.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use rollstore::{
     Budget, Column, Flat, NewRollout, Plan, Reads, Reason, Results, Rollout, RolloutId, RolloutStore, Stale,
 };
+use rollstore_testkit::values::logp;
 
 const READERS: u64 = 8;
 const PAIRS: u64 = 16;
@@ -25,8 +25,8 @@ fn pair(number: u64) -> [RolloutId; 2] {
 
 /// Old logps that say which pair and which version they are of.
 fn logps(pair: u64, version: u64) -> Vec<f32> {
-    let mut values = vec![-(version as f32); TOKENS];
-    values[0] = -(pair as f32);
+    let mut values = vec![logp(version); TOKENS];
+    values[0] = logp(pair);
     values
 }
 
@@ -49,9 +49,9 @@ fn check_view(view: &Rollout) {
     let logps = view.old_logps().unwrap();
     let pair = view.id().get() / 2;
     assert_eq!(logps.len(), TOKENS);
-    assert_eq!(logps[0], -(pair as f32), "rollout {} shows another one's log-probs", view.id());
-    let version = -(view.ref_version() as f32);
-    assert!(logps[1..].iter().all(|logp| *logp == version), "rollout {} of another version", view.id());
+    assert_eq!(logps[..1], [logp(pair)], "rollout {} shows another one's log-probs", view.id());
+    let version = [logp(view.ref_version()); TOKENS - 1];
+    assert_eq!(logps[1..], version, "rollout {} shows another version's log-probs", view.id());
     let round = u32::from_le_bytes(view.metadata()[..4].try_into().unwrap());
     assert_eq!(view.completion_ids().unwrap(), [round; TOKENS], "rollout {} mixes two incarnations", view.id());
     assert!(view.staleness(STEP).lag.is_some(), "no version was ever abandoned");
@@ -65,7 +65,7 @@ fn check_pair(store: &RolloutStore, number: u64) -> bool {
     }
     let (first, second) = versions.values.split_at(TOKENS);
     assert_eq!(first, second, "pair {number}: one call saw two states");
-    assert_eq!(first[0], -(number as f32));
+    assert_eq!(first[..1], [logp(number)]);
     let mut rounds = Flat::<u32>::default();
     if store.gather(&pair(number), Column::CompletionIds, STEP, Stale::Allow, &mut rounds).is_ok() {
         let round = rounds.values[0];
@@ -102,8 +102,8 @@ fn read(store: &RolloutStore, reader: u64, done: &AtomicBool, seen: &AtomicU64) 
     }
 }
 
-fn compute(work: &Plan) -> Result<Results, Infallible> {
-    Ok(work.ids().map(|id| (id, logps(id.get() / 2, work.ref_version()))).collect())
+fn compute(work: &Plan) -> Results {
+    work.ids().map(|id| (id, logps(id.get() / 2, work.ref_version()))).collect()
 }
 
 /// Replaces, retires, inserts and recomputes pairs, each change of a pair in one batch.
@@ -123,10 +123,13 @@ fn write(store: &RolloutStore, writer: u64, round: u64) {
         batch.commit().unwrap();
     }
     // One plan and one commit: both halves of a pair get the new version together.
-    let mine: Vec<RolloutId> =
-        store.ids().into_iter().filter(|id| id.get() / 2 % 2 == writer && (id.get() / 2 + round) % 5 == 0).collect();
+    let mine: Vec<RolloutId> = store
+        .ids()
+        .into_iter()
+        .filter(|id| id.get() / 2 % 2 == writer && (id.get() / 2 + round).is_multiple_of(5))
+        .collect();
     let plan = store.plan_for(&mine, STEP).unwrap();
-    let results = compute(&plan).unwrap();
+    let results = compute(&plan);
     store.apply(plan, results).unwrap();
 }
 

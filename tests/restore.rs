@@ -11,13 +11,14 @@ use std::sync::Arc;
 use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
 use rollstore::{ErrorKind, NewRollout, Options, Results, RolloutStore};
+use rollstore_testkit::values::logp;
 
 fn options() -> Options {
     RolloutStore::options().window(8).segment_bytes(64 << 10)
 }
 
 fn rollout(id: u64, version: u64) -> NewRollout<'static> {
-    NewRollout::new(id, 100).old_logps(vec![-(id as f32); 1_000], version)
+    NewRollout::new(id, 100).old_logps(vec![logp(id); 1_000], version)
 }
 
 /// A store with a checkpoint of step 100, which then went on to step 103.

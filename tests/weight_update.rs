@@ -9,6 +9,7 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use rollstore::{Budget, ErrorKind, NewRollout, Plan, Results, RolloutId, RolloutStore, ServedFrom};
+use rollstore_testkit::values::logp;
 
 /// Times that a thread lets others go first, to give a missing wait the chance to show.
 const YIELDS: u32 = 2_000;
@@ -84,10 +85,11 @@ fn reads_and_writes_do_not_wait_for_a_weight_update() {
             thread::scope(|scope| {
                 let other = scope.spawn(|| {
                     store.insert(NewRollout::new(7, 1)).unwrap();
-                    store.stale();
+                    assert!(store.stale().is_empty());
                     store.get(7.into()).unwrap().is_some()
                 });
-                Ok::<_, Infallible>(assert!(other.join().unwrap()))
+                assert!(other.join().unwrap());
+                Ok::<_, Infallible>(())
             })
         })
         .unwrap();
@@ -135,7 +137,10 @@ fn an_update_at_a_wrong_step_is_refused_before_the_weights_change() {
     let (_dir, store) = store_of(0);
     store.advance_ref_version(100, None).unwrap();
     let called = AtomicBool::new(false);
-    let update = || Ok::<_, Infallible>(called.store(true, Ordering::SeqCst));
+    let update = || {
+        called.store(true, Ordering::SeqCst);
+        Ok::<_, Infallible>(())
+    };
     for step in [50, 1_000_000] {
         let error = store.weight_update(step, update).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -236,25 +241,25 @@ fn a_failing_or_panicking_compute_closure_stores_nothing_and_poisons_nothing() {
 
 #[test]
 fn many_that_compute_the_same_rollouts_agree_on_one_result() {
-    const THREADS: u64 = 8;
+    const THREADS: usize = 8;
     const ROLLOUTS: u64 = 20;
     const ROUNDS: u64 = 10;
     let (_dir, store) = store_of(ROLLOUTS);
     for round in 1..=ROUNDS {
         let computed_before = store.stats().unwrap().counters.computed;
-        let barrier = Barrier::new(THREADS as usize);
+        let barrier = Barrier::new(THREADS);
         let served: Vec<Vec<f32>> = thread::scope(|scope| {
             let compute = |thread: u64| {
                 let (store, barrier) = (&store, &barrier);
                 move || {
                     barrier.wait();
-                    let value = -(thread as f32) - 1.0;
+                    let value = logp(thread);
                     let served =
                         store.get_or_compute(&ids(ROLLOUTS), round, |work| Ok::<_, Infallible>(all(work, value)));
                     served.unwrap().iter().map(|row| row.old_logps().unwrap()[0]).collect()
                 }
             };
-            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(compute(thread))).collect();
+            let threads: Vec<_> = (1..=THREADS as u64).map(|thread| scope.spawn(compute(thread))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let stored: Vec<f32> = (0..ROLLOUTS).map(|id| old_logps(&store, id)[0]).collect();

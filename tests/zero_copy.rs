@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use rollstore::{Budget, NewRollout, Options, Reads, Reason, Results, RolloutStore};
+use rollstore_testkit::values::logp;
 
 const TOKENS: usize = 1_000;
 const ALIGN_BYTES: usize = 64;
@@ -20,7 +21,7 @@ fn options(reads: Reads) -> Options {
 
 /// Log-probs that tell which rollout they belong to.
 fn logps(id: u64) -> Vec<f32> {
-    (0..TOKENS).map(|token| -(id as f32) - token as f32 / 2_048.0).collect()
+    (0..TOKENS as u64).map(|token| logp(id) + logp(token) / 2_048.0).collect()
 }
 
 fn rollout(id: u64) -> NewRollout<'static> {

@@ -9,3 +9,4 @@ pub mod scratch;
 pub mod settings;
 pub mod state;
 pub mod store;
+pub mod values;
