@@ -173,9 +173,9 @@ fn counts_that_no_batch_carried_are_saved_at_close_and_lost_in_a_crash() {
         store.get_or_compute(&ids([1]), 1, model(-0.5)).unwrap();
         assert_eq!((counters(&store).asked, counters(&store).served), (1, 1));
         if crash {
-            store.abandon()
+            store.abandon();
         } else {
-            store.close().unwrap()
+            store.close().unwrap();
         }
         let store = scratch.open();
         let expected = u64::from(!crash);

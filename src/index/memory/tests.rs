@@ -366,7 +366,9 @@ fn frames_written_again_to_a_newer_segment_are_held_there_in_any_order() {
     let kl = FrameEntry { has: Has::KL_REF, ..blank(EntryKind::KlRefLogps, 0, Lsn::new(4), Lsn::new(1)) };
     let frames = [blank(EntryKind::Insert, 0, Lsn::new(1), Lsn::new(1)), old(2), old(3), kl];
     let tell = |index: &mut MemoryIndex, segment| {
-        frames.iter().for_each(|frame| index.apply(SegmentId(segment), frame));
+        for frame in &frames {
+            index.apply(SegmentId(segment), frame);
+        }
     };
     let row = |segments: [u32; 2]| {
         let mut index = MemoryIndex::default();
