@@ -203,18 +203,23 @@ fn a_compute_closure_may_use_the_store() {
 }
 
 #[test]
-fn a_closure_that_computes_its_own_ids_meanwhile_comes_late() {
-    let (_dir, store) = store_of(1);
-    let served = store
-        .get_or_compute(&ids(1), 1, |work| {
+fn a_result_that_someone_else_outran_comes_late() {
+    let outrun = |and_then: &dyn Fn(&RolloutStore)| {
+        let (dir, store) = store_of(1);
+        let served = store.get_or_compute(&ids(1), 1, |work| {
             store.advance_ref_version(1, None)?;
             store.get_or_compute(&ids(1), 1, |inner| Ok::<_, Infallible>(all(inner, -0.25)))?;
+            and_then(&store);
             Ok::<_, rollstore::Error>(all(work, -0.5))
-        })
-        .unwrap();
-    assert_eq!(served[0].source(), ServedFrom::Late);
-    assert_eq!(served[0].old_logps().unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(old_logps(&store, 0), [-0.25; 3], "the late result of older weights never overwrites");
+        });
+        assert_eq!(old_logps(&store, 0), [-0.25; 3], "the late result of older weights never overwrites");
+        (dir, served.unwrap().remove(0))
+    };
+    let (_dir, fresh) = outrun(&|_| {});
+    assert_eq!((fresh.source(), fresh.old_logps().unwrap()), (ServedFrom::Stored, &[-0.25; 3][..]));
+    let (_dir, stale) = outrun(&|store| assert_eq!(store.advance_ref_version(1, None).unwrap(), 2));
+    assert_eq!(stale.source(), ServedFrom::Late);
+    assert_eq!(stale.old_logps().unwrap_err().kind(), ErrorKind::Invalid, "what it has now is not fresh");
 }
 
 #[test]
