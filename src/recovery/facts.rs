@@ -7,7 +7,7 @@ use crate::format::entry::FrameEntry;
 use crate::format::manifest::SegmentState;
 use crate::ids::{Lsn, RolloutId};
 use crate::log::event::{Event, Incarnation};
-use crate::log::seal::read_footer;
+use crate::log::seal::{FooterBuilder, read_footer};
 
 /// The frames of one segment, as the index needs them.
 #[derive(Debug, Default)]
@@ -47,8 +47,10 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Re
 /// Reads every frame below `end`, or up to where a footer begins.
 fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) -> Result<Facts> {
     let mut facts = Facts::default();
+    let mut footer = FooterBuilder::new(listed.record.id, listed.record.salt);
     let scan = listed.scan(file, end);
     let tail = scan.run(|frame| {
+        footer.add(frame.header.lsn, &frame.header.encode(&scan.seed(frame.offset)), &frame.event);
         match frame.event {
             Event::Rollout(entry) => facts.entries.push(entry),
             Event::Retire { victims, .. } => facts.retired.extend(victims),
@@ -59,11 +61,11 @@ fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) ->
     })?;
     *bytes_read += tail.bytes_read;
     let whole = match listed.record.state {
-        // Frames end where the footer begins; whatever follows a bad one shows that it is no footer.
-        SegmentState::Sealed { .. } => match &tail.stopped {
-            Some(stop) => scan.frame_behind(stop.offset, |_| true)?.is_none(),
-            None => true,
-        },
+        // The frames make the footer that the manifest knows: none of them is missing, the last one neither.
+        SegmentState::Sealed { len, footer_crc } => {
+            let (bytes, crc) = footer.encode(tail.end);
+            (tail.end.saturating_add(bytes.len() as u64), crc) == (len, footer_crc)
+        }
         SegmentState::Cut { end_lsn, .. } => tail.end_lsn == end_lsn,
         SegmentState::Active => true,
     };

@@ -107,6 +107,9 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     };
     check_live(&manifest, dir)?;
     check_identity(options, &manifest, dir)?;
+    // A process that was killed may have left names that are seen and not durable: this manifest's, the store's own. They
+    // must not be lost when what they replace is removed, nor when something is acknowledged below them.
+    sync_names_above(disk, &dir.join(LOCK))?;
     let next_segment = Listing::read(disk, dir)?.next_segment(&manifest);
     let mut survey = Survey::read(request, manifest)?;
     check_resumed(options, &survey.end_state())?;
@@ -174,8 +177,6 @@ fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
         compaction: Vec::new(),
     };
     manifests::write(disk, dir, &manifest)?;
-    // Sync the directories above too: otherwise the store's own may vanish with the power.
-    sync_names_above(disk, dir)?;
     Ok(manifest)
 }
 

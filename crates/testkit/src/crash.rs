@@ -99,6 +99,7 @@ pub struct Sweep<'a> {
     seeds: u64,
     depth: u32,
     every: u64,
+    goes_on_every: u64,
 }
 
 impl fmt::Debug for Sweep<'_> {
@@ -133,7 +134,7 @@ impl<'a> Sweep<'a> {
     /// A sweep over every style of image.
     #[must_use]
     pub fn of(workload: &'a dyn Fn(&mut Run) -> rollstore::Result<()>) -> Self {
-        Self { workload, styles: &ImageStyle::ALL, seeds: settings::scale(), depth: 0, every: 1 }
+        Self { workload, styles: &ImageStyle::ALL, seeds: settings::scale(), depth: 0, every: 1, goes_on_every: 1 }
     }
 
     /// Draws so many images of each style that chooses among several, times the scale.
@@ -142,7 +143,8 @@ impl<'a> Sweep<'a> {
         Self { seeds: seeds * settings::scale(), ..self }
     }
 
-    /// Cuts the power again at each operation of the recovery, and of the recovery after that, so many deep.
+    /// Cuts the power again at each operation of the recovery, and, for some of them, of the recovery after that, so many
+    /// deep.
     #[must_use]
     pub fn within_recovery(self, depth: u32) -> Self {
         Self { depth, ..self }
@@ -152,6 +154,12 @@ impl<'a> Sweep<'a> {
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         Self { every: (every / settings::scale()).max(1), ..self }
+    }
+
+    /// Goes on writing behind one of so many images alone, for workloads whose states take long to read.
+    #[must_use]
+    pub fn goes_on_every(self, every: u64) -> Self {
+        Self { goes_on_every: every, ..self }
     }
 
     /// Cuts the power at each operation that changes the disk.
@@ -220,7 +228,11 @@ impl<'a> Sweep<'a> {
             panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
         }
         let recovery = disk.trace();
-        go_on(store, &disk, crash);
+        if crash.image.seed % self.goes_on_every == 0 {
+            go_on(store, &disk, crash);
+        } else {
+            store.abandon();
+        }
         if crash.depth < self.depth {
             self.crash_within(dead, crash, &recovery, &found, swept);
         }
@@ -236,11 +248,12 @@ impl<'a> Sweep<'a> {
                 store.abandon();
             }
             swept.within_recovery += 1;
-            // One image a cut: their styles take turns.
+            // One image a cut: their styles take turns. One cut in eight goes deeper: all of them would never end.
             let turn = random(settings::seed(), (crash.point << 20) + (op.number << 4) + u64::from(crash.depth));
             let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
             let image = CrashImage { seed: turn, style };
-            self.check(&disk, Crash { image, depth: crash.depth + 1, ..crash }, &[found], swept);
+            let sweep = Sweep { depth: if turn % 8 == 0 { self.depth } else { 0 }, ..*self };
+            sweep.check(&disk, Crash { image, depth: crash.depth + 1, ..crash }, &[found], swept);
         }
     }
 }
