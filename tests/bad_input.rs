@@ -330,9 +330,9 @@ fn a_segment_of_a_newer_format_is_not_read() {
         let store = scratch.open();
         store.insert(with_old(1, 5, -1.0, 0)).unwrap();
         if closed {
-            store.close().unwrap()
+            store.close().unwrap();
         } else {
-            store.abandon()
+            store.abandon();
         }
         of_a_newer_format(&newest_file(&scratch.store_dir(), "seg-"), |_| 4092);
         let read = open(&scratch.store_dir()).and_then(|store| store.get(1.into()).map(drop));

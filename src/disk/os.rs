@@ -18,6 +18,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -28,6 +30,9 @@ use super::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
 
 /// Longest owner text that is read from a lock that someone else holds, in bytes. It only serves a message.
 const OWNER_BYTES_MAX: usize = 4096;
+
+/// How often a held lock's file is read before its owner counts as unknown.
+const OWNER_READS_MAX: u32 = 50;
 
 /// The real file system, through the operating system.
 ///
@@ -49,17 +54,19 @@ pub struct OsDisk;
 
 impl Disk for OsDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = opened.map_err(|error| explain(error, path))?;
         Ok(Arc::new(OsFile { file }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path)?;
+        let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path);
+        let file = opened.map_err(|error| explain(error, path))?;
         Ok(Arc::new(OsFile { file }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::create_dir_all(path).map_err(|error| explain(error, path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -124,13 +131,15 @@ impl Disk for OsDisk {
             .create(true)
             .truncate(false)
             .custom_flags(no_follow)
-            .open(path)?;
+            .open(path)
+            .map_err(|error| explain(error, path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LockError::Held(owner_text(&file))),
             Err(TryLockError::Error(error)) => return Err(LockError::Io(no_lock(error))),
         }
-        let lock = OsLock { file, path: path.to_owned(), holder_pid: process::id() };
+        // Absolute, so that a process that changes its working directory does not lose sight of its lock.
+        let lock = OsLock { file, path: std::path::absolute(path)?, holder_pid: process::id() };
         lock.write_owner(owner)?;
         Ok(Box::new(lock))
     }
@@ -260,9 +269,29 @@ impl Drop for OsLock {
 /// What the holder of a lock wrote into its file; empty where it cannot be read.
 fn owner_text(file: &File) -> String {
     let mut text = vec![0; OWNER_BYTES_MAX];
-    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    let mut len = 0;
+    // A holder that took the lock this very moment gets another one to write who it is.
+    for _ in 0..OWNER_READS_MAX {
+        len = file.read_at(&mut text, 0).unwrap_or(0);
+        if len > 0 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
     text.truncate(len);
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Adds to a refusal who owns what may not be touched, and with which mode: the next thing that anyone would look up.
+fn explain(error: io::Error, path: &Path) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let Some((path, found)) = path.ancestors().find_map(|path| Some((path, fs::metadata(or_here(path)).ok()?))) else {
+        return error;
+    };
+    let (path, owner, mode) = (path.display(), found.uid(), found.mode() & 0o7777);
+    io::Error::new(error.kind(), format!("{error}; {path} belongs to uid {owner} and has mode {mode:04o}"))
 }
 
 /// Tells "this file system has no locks" from other failures, in the one kind that callers look for.

@@ -5,8 +5,10 @@
 //! Always true:
 //! - M1. A rollout is in the slab, in one posting list, and, if it needs any, in `extras`; or in none of them.
 //! - M2. A frame of another incarnation than the one held changes nothing, unless it is the insert of a newer one.
-//! - M3. Every id whose row differs from what `take_changes` told last is in `changed`.
+//! - M3. A frame told at two places is held at the one in the newer segment, in whichever order they are told.
+//! - M4. Every id whose row differs from what `take_changes` told last is in `changed`.
 
+use std::cmp::Ordering as CmpOrdering;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,6 +101,22 @@ impl MemoryIndex {
         self.collect(self.postings.select(born_below, stale))
     }
 
+    /// As [`Self::select`], as far as the caller goes on: of those born later than the last one taken it looks at none.
+    pub(crate) fn select_lazily(
+        &self,
+        born_below: Option<u64>,
+        stale: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = RolloutId> {
+        let mut lists = self.postings.select(born_below, stale).into_iter().peekable();
+        let next_born = move || {
+            let first = lists.next()?;
+            let born_with = |list: &&PostingList| list.born_step == first.born_step;
+            let rest: Vec<_> = std::iter::from_fn(|| lists.next_if(born_with)).collect();
+            Some(self.collect([first].into_iter().chain(rest)))
+        };
+        std::iter::from_fn(next_born).flatten()
+    }
+
     /// How many rollouts [`Self::select`] would return. Looks at none of them.
     pub(crate) fn count(&self, born_below: Option<u64>, stale: impl Fn(u64) -> bool) -> usize {
         self.postings.select(born_below, stale).iter().map(|list| list.ids.len()).sum()
@@ -152,10 +170,11 @@ impl MemoryIndex {
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
         if let Some(slot) = self.slab.find(frame.id) {
-            if self.slab.slot(slot).insert_lsn >= frame.lsn {
-                return false;
+            match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
+                CmpOrdering::Greater => return false,
+                CmpOrdering::Equal => return self.relocate(slot, at, frame.lsn),
+                CmpOrdering::Less => self.remove(slot),
             }
-            self.remove(slot);
         }
         self.put(&Row::of_insert(at, frame));
         true
@@ -171,7 +190,33 @@ impl MemoryIndex {
             EntryKind::KlRefLogps => self.update_kl(slot, at, frame),
             _ => self.update_old(slot, at, frame),
         };
-        used || moved
+        self.relocate(slot, at, frame.lsn) || used || moved
+    }
+
+    /// Points to a frame where it was written again: recovery copies what no one attests to a newer segment, and cuts
+    /// the older one. True where an older place was held.
+    fn relocate(&mut self, slot: u32, at: Location, lsn: Lsn) -> bool {
+        let is_older = |held: Location, held_lsn: Lsn| held_lsn == lsn && held.segment < at.segment;
+        let mut moved = false;
+        let entry = self.slab.slot_mut(slot);
+        let insert = entry.insert;
+        if is_older(insert, entry.insert_lsn) {
+            (entry.insert, moved) = (at, true);
+            // Where the old logps lie in the insert, or are missing, they go with it.
+            entry.old = if entry.old == insert { at } else { entry.old };
+        }
+        if is_older(entry.old, entry.old_lsn) {
+            (entry.old, moved) = (at, true);
+        }
+        if let Some(extra) = self.extras.get_mut(&slot) {
+            if let Some(kl) = extra.kl.as_mut().filter(|kl| is_older(kl.at, kl.lsn)) {
+                (kl.at, moved) = (at, true);
+            }
+            if let Some(first) = extra.first_old.as_mut().filter(|first| is_older(first.at, first.lsn)) {
+                (first.at, moved) = (at, true);
+            }
+        }
+        moved
     }
 
     fn update_old(&mut self, slot: u32, at: Location, frame: &FrameEntry) -> bool {

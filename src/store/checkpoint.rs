@@ -40,9 +40,10 @@ impl RolloutStore {
     /// path then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpointed> {
         let (core, dir) = (&self.core, dir.as_ref());
+        // One at a time: two of the same path would write into one unfinished directory.
+        let _alone = core.checkpointing.lock();
         let manifest = {
-            let mut writer = core.writer.lock();
-            core.check_writable()?;
+            let mut writer = core.lock_writer()?;
             writer.seal_all(core)?;
             writer.manifest.clone()
         };
@@ -51,7 +52,12 @@ impl RolloutStore {
         let target_parent = parent(dir);
         disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
         let unfinished = beside(dir, ".tmp");
-        remove_store(disk, &unfinished).map_err(|error| Error::io("remove", &unfinished, error))?;
+        check_unfinished(disk, &unfinished)?;
+        match remove_store(disk, &unfinished) {
+            // Names that a file system keeps there for a while are in nobody's way.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            removed => removed.map_err(|error| Error::io("remove", &unfinished, error))?,
+        }
         let written = write(disk, &core.dir, &unfinished, manifest)
             .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made));
         if written.is_err() {
@@ -87,7 +93,11 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
             let old = beside(dir, ".old");
             remove_store(disk, &old).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
-            disk.rename(unfinished, dir).map_err(failed)?;
+            if let Err(error) = disk.rename(unfinished, dir) {
+                // Better the checkpoint before than none.
+                let _ = disk.rename(&old, dir);
+                return Err(failed(error));
+            }
             disk.rename(&old, unfinished).map_err(failed)?;
         }
         Err(error) => return Err(failed(error)),
@@ -107,9 +117,7 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
         Some(EntryKind::Directory) => {}
         Some(_) => return Err(refuse("is not a directory")),
     }
-    let listing = Listing::read(disk, dir)?;
-    let own = |name: &&PathBuf| !name.to_str().is_some_and(|name| name.starts_with('.'));
-    if let Some(name) = listing.foreign.iter().find(own) {
+    if let Some(name) = foreign_name(disk, dir)? {
         return Err(refuse(&format!("holds {}, which is no checkpoint's", name.display())));
     }
     match manifests::newest(disk, dir)? {
@@ -118,6 +126,24 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
         Some(_) => Ok(true),
         None => Err(refuse("exists and is no checkpoint")),
     }
+}
+
+/// Refuses to clear a directory that is somebody's: an unfinished checkpoint holds nothing foreign and was never locked.
+fn check_unfinished(disk: &dyn Disk, unfinished: &Path) -> Result<()> {
+    let lock = unfinished.join(LOCK);
+    let locked = disk.entry_kind(&lock).map_err(|error| Error::io("look at", &lock, error))?.is_some();
+    if !locked && foreign_name(disk, unfinished)?.is_none() {
+        return Ok(());
+    }
+    let name = unfinished.display();
+    let what = format!("{name} is in use, and a checkpoint has this name until it is finished; choose another path");
+    Err(Error::invalid(what).at(unfinished))
+}
+
+/// A name that is no store's, hidden ones aside: file systems and desktops leave those about.
+fn foreign_name(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
+    let is_hidden = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with('.'));
+    Ok(Listing::read(disk, dir)?.foreign.into_iter().find(|name| !is_hidden(name)))
 }
 
 /// A name beside `dir`.
@@ -135,7 +161,7 @@ fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let listing = Listing::read(disk, dir).map_err(io::Error::other)?;
     let segments = listing.segments.iter().map(|segment| segment_file_name(*segment));
     let generations = listing.generations.iter().map(|generation| manifest_file_name(*generation));
-    let others = [LOCK, INDEX, UNFINISHED].map(str::to_owned);
+    let others = [INDEX, UNFINISHED].map(str::to_owned);
     for name in generations.chain(segments).chain(others) {
         match disk.remove_file(&dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

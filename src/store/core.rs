@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
     pub(crate) flusher: Flusher,
+    /// Held while a checkpoint is being made.
+    pub(crate) checkpointing: Mutex<()>,
     /// Held while the store is open for writing.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
     pub(crate) closed: AtomicBool,
@@ -90,6 +92,16 @@ impl Core {
             .at(&self.dir));
         }
         self.group.check()
+    }
+
+    /// The writer, once it is this thread's turn. A handle that cannot write is refused before it waits: in a forked
+    /// child the turn of a thread that is not there would never end.
+    pub(crate) fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
+        self.check_writable()?;
+        let writer = self.writer.lock();
+        // Another thread may have closed the store meanwhile.
+        self.check_writable()?;
+        Ok(writer)
     }
 
     /// Stops the writer if the lock file was deleted or replaced, or the directory renamed: another writer may be in.

@@ -70,6 +70,7 @@ impl Flusher {
 
     /// Writes what changed since the last flush, in one transaction.
     pub(crate) fn flush(&self, core: &Core) -> Result<()> {
+        core.check_lock()?;
         let mut file = self.file.lock();
         let is_new = file.is_none();
         let mut disk_index = match file.take() {

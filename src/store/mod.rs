@@ -293,8 +293,7 @@ impl RolloutStore {
         /// Reserved at a time, so that few calls wait for the disk.
         const RESERVED: u64 = 1 << 16;
         let (ids, lsn) = {
-            let mut writer = self.core.writer.lock();
-            self.core.check_writable()?;
+            let mut writer = self.core.lock_writer()?;
             let start = writer.next_id;
             let end = start.checked_add(count).filter(|end| end.saturating_add(RESERVED) < RolloutId::FIRST_KEYED);
             let Some(end) = end else {
@@ -315,7 +314,7 @@ impl RolloutStore {
     /// Writes operations and waits until they are durable and seen.
     fn commit(&self, ops: &[Op<'_>]) -> Result<Written> {
         self.check_keys(ops)?;
-        let written = self.core.writer.lock().write(&self.core, ops)?;
+        let written = self.core.lock_writer()?.write(&self.core, ops)?;
         self.core.group.wait(&self.core, written.last_lsn)?;
         let zero_logps: usize = ops.iter().map(Op::zero_logps_count).sum();
         self.core.usage.wrote_zero_logps(zero_logps as u64);

@@ -38,12 +38,33 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
         }
         None => return Err(no_store(dir)),
     }
-    let lock = if options.read_only { None } else { Some(take_lock(&*disk, dir)?) };
+    let lock = if options.read_only { None } else { Some(lock_store(&options, dir)?) };
     let read_mode = read_mode(&options, dir)?;
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
     let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
     RolloutStore::start(build(options, dir, lock, read_mode, recovered))
+}
+
+/// Takes the lock of a store, or of a directory that one may be made in; leaves no lock file in any other.
+fn lock_store(options: &Options, dir: &Path) -> Result<Box<dyn DiskLock>> {
+    let disk = &*options.disk;
+    match manifests::newest(disk, dir) {
+        Ok(Some(manifest)) => check_live(&manifest, dir)?,
+        Ok(None) if !options.create => return Err(no_store(dir)),
+        Ok(None) => check_empty(&Listing::read(disk, dir)?, dir)?,
+        // A writer at work may be in the middle of a generation: who holds the lock sees what is really wrong.
+        Err(_) => {}
+    }
+    take_lock(disk, dir)
+}
+
+fn check_live(manifest: &Manifest, dir: &Path) -> Result<()> {
+    if manifest.kind == ManifestKind::Checkpoint {
+        let message = format!("{} is a checkpoint: open it read-only, or restore it into a directory", dir.display());
+        return Err(Error::invalid(message).at(dir));
+    }
+    Ok(())
 }
 
 /// Takes the store's lock.
@@ -84,10 +105,7 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
         Some(manifest) => manifest,
         None => create(options, request)?,
     };
-    if manifest.kind == ManifestKind::Checkpoint {
-        let message = format!("{} is a checkpoint: open it read-only, or restore it into a directory", dir.display());
-        return Err(Error::invalid(message).at(dir));
-    }
+    check_live(&manifest, dir)?;
     check_identity(options, &manifest, dir)?;
     let next_segment = Listing::read(disk, dir)?.next_segment(&manifest);
     let mut survey = Survey::read(request, manifest)?;
@@ -253,6 +271,7 @@ fn build(
         group,
         usage: Usage::default(),
         gate: WeightGate::default(),
+        checkpointing: Mutex::default(),
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
+use crate::format::dtype::DType;
 use crate::format::entry::{EntryKind, FrameEntry};
 use crate::format::meta::{self, ColumnCode, ColumnMeta, ProvenanceMeta, RolloutMeta, SpanMeta};
 use crate::ids::{Lsn, RolloutId};
@@ -123,8 +124,7 @@ fn push_column(meta: &mut RolloutMeta, column: &Column, values: &ColumnValues<'_
 
 /// Units that an array of the directory takes.
 fn last_units(column: &ColumnMeta) -> u32 {
-    let value_bytes =
-        crate::format::dtype::DType::from_code(column.dtype).map_or(0, super::super::format::dtype::DType::size_bytes);
+    let value_bytes = DType::from_code(column.dtype).map_or(0, DType::size_bytes);
     units(column.len as usize * value_bytes)
 }
 

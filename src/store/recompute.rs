@@ -123,10 +123,13 @@ impl RolloutStore {
         let published = self.core.published.read();
         let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
-        let due = published.index.select(rules.born_below(step), |version| rules.is_stale(&state.ref_clock, version));
-        let token_counts = due.iter().map(|id| published.index.get(*id).map_or(0, |entry| entry.token_count));
-        let due = due.get(..budget.fitting(token_counts)).unwrap_or_default();
-        let snapshots = Snapshot::of_all(&published, due)?;
+        let is_stale = |version| rules.is_stale(&state.ref_clock, version);
+        let mut due = Vec::new();
+        let in_order = published.index.select_lazily(rules.born_below(step), is_stale);
+        let token_counts = in_order.inspect(|id| due.push(*id)).filter_map(|id| published.index.get(id));
+        let fitting = budget.fitting(token_counts.map(|entry| entry.token_count));
+        due.truncate(fitting);
+        let snapshots = Snapshot::of_all(&published, &due)?;
         drop(published);
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for snapshot in snapshots {

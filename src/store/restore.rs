@@ -71,13 +71,10 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     // A damaged checkpoint must not take the place of anything.
     survey(disk, checkpoint, &saved)?;
     disk.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
+    // Twice: no lock file is left where nothing is to be restored to, and what the lock guards is believed only under it.
+    let _ = target(disk, dir, &saved)?;
     let lock = take_lock(disk, dir)?;
-    let old = manifests::newest(disk, dir)?;
-    check_target(dir, &saved, old.as_ref())?;
-    let listing = Listing::read(disk, dir)?;
-    if old.is_none() {
-        check_empty(&listing, dir)?;
-    }
+    let (old, listing) = target(disk, dir, &saved)?;
 
     let next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
     let mut transfer = Transfer::new(disk, checkpoint, dir);
@@ -106,6 +103,36 @@ fn survey(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Survey> {
     let read_mode = ReadMode { mapped: false, recheck_always: false };
     let request = Request { disk, dir, access: Access::Read, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
     Survey::read(&request, manifest.clone())
+}
+
+/// The store that the checkpoint takes the place of, if there is one, and the names in its directory.
+fn target(disk: &dyn Disk, dir: &Path, saved: &Manifest) -> Result<(Option<Manifest>, Listing)> {
+    let listing = Listing::read(disk, dir)?;
+    let old = if is_unfinished(disk, dir, saved, &listing)? { None } else { manifests::newest(disk, dir)? };
+    check_target(dir, saved, old.as_ref())?;
+    if old.is_none() {
+        check_empty(&listing, dir)?;
+    }
+    Ok((old, listing))
+}
+
+/// Whether a restore of this checkpoint into a fresh directory ended before its last step: there are segments of the
+/// checkpoint, some of them perhaps cut short, no others, and no manifest.
+fn is_unfinished(disk: &dyn Disk, dir: &Path, saved: &Manifest, listing: &Listing) -> Result<bool> {
+    if !listing.generations.is_empty() {
+        return Ok(false);
+    }
+    for id in &listing.segments {
+        let Some(record) = saved.segments.iter().find(|record| record.id == *id) else { return Ok(false) };
+        let path = dir.join(segment_file_name(*id));
+        let file = disk.open(&path, Access::Read).map_err(|error| Error::io("open segment", &path, error))?;
+        let mut header = vec![0; SEGMENT_HEADER_BYTES];
+        let header = file.read_exact_at(&mut header, 0).ok().and_then(|()| SegmentHeader::decode(&header).ok());
+        if header.is_some_and(|header| header.salt != record.salt) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn check_target(dir: &Path, saved: &Manifest, old: Option<&Manifest>) -> Result<()> {

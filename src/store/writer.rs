@@ -58,7 +58,8 @@ impl Writer {
 
     fn append(&mut self, core: &Core, ops: &[Op<'_>]) -> Result<Written> {
         core.check_lock()?;
-        self.raise_ceilings(core, ops.len() as u64)?;
+        let advances = ops.iter().filter(|op| matches!(op, Op::Advance { .. })).count() as u64;
+        self.raise_ceilings(core, advances)?;
         self.overlay.forget(core.group.published());
         let Staged { frames, mut events, outcomes, state, changes, dropped, tallied } =
             Stage::new(core, &self.overlay, self.state.clone(), self.next_lsn).run(ops)?;
@@ -162,6 +163,8 @@ impl Writer {
 
     /// Leaves no segment unsealed, and a manifest that says so.
     pub(crate) fn seal_all(&mut self, core: &Core) -> Result<()> {
+        // Another writer's store may stand under our path by now: its files are not ours to write.
+        core.check_lock()?;
         core.group.wait_all(core)?;
         let sealed = self.seal(core)?;
         if sealed || self.manifest.state.lsn != self.state.lsn {

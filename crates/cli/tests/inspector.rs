@@ -176,6 +176,41 @@ fn dump_holds_every_column_of_every_rollout() {
 }
 
 #[test]
+fn damage_in_one_column_is_told_and_hides_nothing_else() {
+    let (_folder, store) = store();
+    let wanted: Vec<u8> = [-0.0_f32, 1e-45, -17.000_002, -1e-8].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let (path, mut bytes) = contents(&store)
+        .into_iter()
+        .find(|(path, bytes)| {
+            path.extension().is_some_and(|name| name == "log")
+                && bytes.windows(wanted.len()).any(|window| window == wanted)
+        })
+        .expect("a segment with the column");
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("the column");
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).expect("the segment is written");
+
+    let id = LARGE.to_string();
+    let dump = look("dump", &store, &[]);
+    assert_eq!(dump.status.code(), Some(1));
+    let told = stderr(&dump);
+    assert!(told.starts_with(&format!("rollstore: rollout {id}: entropy: ")) && told.lines().count() == 1, "{told}");
+    let rows: Vec<Value> =
+        dump.stdout.split(|byte| *byte == b'\n').filter_map(|row| serde_json::from_slice(row).ok()).collect();
+    assert_eq!(ids(&rows), ["2", "3", "4", &id]);
+    let columns = &rows[3]["columns"];
+    assert!(columns["entropy"]["error"].is_string() && columns["entropy"]["values"].is_null(), "{columns}");
+    assert_eq!(columns["prompt_ids"]["values"], json!([65_535, 65_536, u32::MAX]));
+
+    let shown = look("get", &store, &[&id]);
+    assert_eq!(shown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("NaN -Infinity -0.0 …"));
+    assert_eq!(look("get", &store, &[&id, "--column", "entropy"]).status.code(), Some(1));
+    assert_eq!(look("get", &store, &[&id, "--column", "old_logps"]).status.code(), Some(0));
+    assert_eq!(look("ls", &store, &[]).status.code(), Some(0));
+}
+
+#[test]
 fn looking_changes_no_byte() {
     let (_folder, store) = store();
     let before = contents(&store);

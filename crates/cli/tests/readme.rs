@@ -66,7 +66,7 @@ fn the_guide_shows_how_many_rollouts_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     stdout(&common::replay(&recorded_trace(), &store, &[]));
-    let rows = common::json_lines(&common::run([&"ls".as_ref(), store.as_os_str(), "--json".as_ref()]));
+    let rows = common::json_lines(&common::run(["ls".as_ref(), store.as_os_str(), "--json".as_ref()]));
     assert!(document("docs/guide.md").contains(&format!("\n{} rollouts, each with its age", rows.len())));
     for row in rows {
         assert!(row["age"].is_u64() && row["versions_behind"].is_u64(), "{row}");

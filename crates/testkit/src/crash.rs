@@ -158,6 +158,7 @@ impl<'a> Sweep<'a> {
     ///
     /// # Panics
     /// Where a crash leaves a state that it must not.
+    #[must_use]
     pub fn run(self) -> Swept {
         let whole = Run::new(SimDisk::new(), false);
         let trace = self.learn(whole);

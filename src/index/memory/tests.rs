@@ -359,3 +359,27 @@ fn a_late_older_frame_that_tells_of_a_use_is_a_change() {
     assert_eq!(changes.upserts.iter().map(|row| row.entry.old_lsn).collect::<Vec<_>>(), [Lsn::new(9)]);
     assert!(index.get(RolloutId::new(0)).unwrap().has.contains(Has::USED));
 }
+
+#[test]
+fn frames_written_again_to_a_newer_segment_are_held_there_in_any_order() {
+    let old = |lsn| FrameEntry { has: Has::OLD, ..blank(EntryKind::OldLogps, 0, Lsn::new(lsn), Lsn::new(1)) };
+    let kl = FrameEntry { has: Has::KL_REF, ..blank(EntryKind::KlRefLogps, 0, Lsn::new(4), Lsn::new(1)) };
+    let frames = [blank(EntryKind::Insert, 0, Lsn::new(1), Lsn::new(1)), old(2), old(3), kl];
+    let tell = |index: &mut MemoryIndex, segment| {
+        for frame in &frames {
+            index.apply(SegmentId(segment), frame);
+        }
+    };
+    let row = |segments: [u32; 2]| {
+        let mut index = MemoryIndex::default();
+        tell(&mut index, segments[0]);
+        index.take_changes();
+        tell(&mut index, segments[1]);
+        (rows(&index), index.changes_len())
+    };
+    let ((forth, changed), (back, unchanged)) = (row([1, 2]), row([2, 1]));
+    assert_eq!(forth, back);
+    assert!(forth[0].frames().all(|(at, _)| at.segment == SegmentId(2)), "{forth:?}");
+    assert_eq!(forth[0].frames().count(), 4, "insert, newest and first old logps, KL reference");
+    assert_eq!((changed, unchanged), (1, 0));
+}
