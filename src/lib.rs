@@ -37,6 +37,7 @@
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
 //! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
+//! | check every byte, make a damaged store usable | [`inspect`], [`RolloutStore::repair`] |
 //! | know what to do about an error | [`ErrorKind`] |
 //!
 //! The [guide] leads from zero to a training loop, [durability] numbers what is promised after a crash, and [architecture]

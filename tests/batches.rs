@@ -3,6 +3,8 @@
 //! Method: batches whose operations depend on each other, a refused operation at each place, and counters and ids asked
 //! again after a close, after a crash and without the index.
 
+#![expect(clippy::float_cmp, reason = "log-probs are kept bit for bit: equal, or wrong")]
+
 use std::collections::HashSet;
 use std::fs;
 

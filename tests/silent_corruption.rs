@@ -3,6 +3,8 @@
 //!
 //! Method: one test for each mistake, made just as a trainer would make it.
 
+#![expect(clippy::float_cmp, reason = "log-probs are kept bit for bit: equal, or wrong")]
+
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Lsn, RolloutId};
 use crate::log::event::Clock;
 use crate::reason::Reason;
@@ -37,6 +37,8 @@ pub struct WriteBatch<'a> {
     store: &'a RolloutStore,
     ops: Vec<Op<'a>>,
     declined: Vec<u64>,
+    /// Why an operation was refused: the batch is then refused as a whole, also where the caller passed over the error.
+    refused: Option<String>,
 }
 
 /// What a committed batch did.
@@ -54,7 +56,7 @@ pub struct Committed {
 
 impl<'a> WriteBatch<'a> {
     pub(crate) fn new(store: &'a RolloutStore) -> Self {
-        Self { store, ops: Vec::new(), declined: Vec::new() }
+        Self { store, ops: Vec::new(), declined: Vec::new(), refused: None }
     }
 
     /// Inserts a rollout. Its descriptor and checksums are made here; the arrays stay where they are until the commit.
@@ -63,7 +65,8 @@ impl<'a> WriteBatch<'a> {
     /// `Invalid`, at once for what the rollout itself shows (lengths, NaN, sizes), at the commit for a live id, a version
     /// that was never issued or an absurd step.
     pub fn insert(&mut self, rollout: NewRollout<'a>) -> Result<()> {
-        self.ops.push(Op::Insert(Prepared::insert(rollout)?));
+        let prepared = self.accept(Prepared::insert(rollout))?;
+        self.ops.push(Op::Insert(prepared));
         Ok(())
     }
 
@@ -72,7 +75,8 @@ impl<'a> WriteBatch<'a> {
     /// # Errors
     /// As for [`WriteBatch::insert`]; `NotFound` at the commit where the id is not live.
     pub fn replace(&mut self, rollout: NewRollout<'a>) -> Result<()> {
-        self.ops.push(Op::Replace(Prepared::insert(rollout)?));
+        let prepared = self.accept(Prepared::insert(rollout))?;
+        self.ops.push(Op::Replace(prepared));
         Ok(())
     }
 
@@ -86,7 +90,7 @@ impl<'a> WriteBatch<'a> {
     /// # Errors
     /// `Invalid` for values that cannot be log-probs, a wrong length, or an id that is not of the plan.
     pub fn apply(&mut self, plan: Plan, results: Results) -> Result<()> {
-        let (op, declined) = plan.into_op(results)?;
+        let (op, declined) = self.accept(plan.into_op(results))?;
         self.declined.push(declined);
         self.ops.push(op);
         Ok(())
@@ -108,6 +112,13 @@ impl<'a> WriteBatch<'a> {
         self.ops.push(Op::Cursor(Arc::from(Cow::Borrowed(cursor))));
     }
 
+    fn accept<T>(&mut self, checked: Result<T>) -> Result<T> {
+        if let Err(error) = &checked {
+            self.refused.get_or_insert_with(|| error.to_string());
+        }
+        checked
+    }
+
     /// Whether nothing was put in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -120,6 +131,9 @@ impl<'a> WriteBatch<'a> {
     /// `Invalid` or `NotFound` where an operation is refused, `Full`, `Poisoned`, `Io`. Nothing of the batch happened
     /// then; after a failed write or sync a reopen may find it whole.
     pub fn commit(self) -> Result<Committed> {
+        if let Some(refused) = &self.refused {
+            return Err(Error::invalid(format!("an operation of the batch was refused, so that all of it is: {refused}")));
+        }
         let written = self.store.commit(&self.ops)?;
         let mut committed =
             Committed { lsn: written.last_lsn, retired: 0, applied: Vec::new(), ref_version: written.ref_version };

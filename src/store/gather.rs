@@ -183,7 +183,7 @@ impl RolloutStore {
             (Snapshot::of_all(&published, ids)?, state, kl_version)
         };
         let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
-        let first_time = first_time.map(super::view::Snapshot::incarnation).collect();
+        let first_time = first_time.map(Snapshot::incarnation).collect();
         let rollouts: Vec<Rollout> =
             snapshots.into_iter().map(|snapshot| snapshot.open(&state, &self.core.rules)).collect::<Result<_>>()?;
         if stale == Stale::Error {

@@ -271,7 +271,11 @@ impl RolloutStore {
         self.core.check_writable()?;
         self.core.rules.check_acted(self.clock(), step)?;
         let updated = panic::catch_unwind(AssertUnwindSafe(update));
-        let advanced = self.advance_ref_version(step, None);
+        let advanced = match self.advance(Clock::Ref, Some(step), None) {
+            // Someone else acted at a later step meanwhile. The weights changed all the same.
+            Err(error) if error.kind() == ErrorKind::Invalid => self.advance(Clock::Ref, None, None),
+            advanced => advanced,
+        };
         drop(updating);
         match updated {
             Ok(Ok(value)) => advanced.map(|_| value),

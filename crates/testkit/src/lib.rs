@@ -3,8 +3,10 @@
 //! May use the public API alone, like any program that embeds the store.
 
 pub mod bytes;
+pub mod child;
 pub mod crash;
 pub mod scratch;
 pub mod settings;
 pub mod state;
 pub mod store;
+pub mod values;

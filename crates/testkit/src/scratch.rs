@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use rollstore::{NewRollout, Options, Plan, Results, RolloutId, RolloutStore};
+use rollstore::{Error, ErrorKind, NewRollout, Options, Plan, Results, RolloutId, RolloutStore};
 
 /// A directory for one test: a store's place, and room beside it for checkpoints. Removed when dropped.
 #[derive(Debug)]
@@ -112,4 +112,17 @@ pub fn results(plan: &Plan, logp: f32) -> Results {
 pub fn outline(store: &RolloutStore) -> impl PartialEq + std::fmt::Debug + use<> {
     let stats = store.stats().expect("an open store");
     (store.ids(), stats.last_lsn, store.cursor(), store.clock(), store.ref_version(), store.kl_ref_version())
+}
+
+/// Asserts that an error is of this kind, and that its message holds all of `parts`.
+///
+/// # Panics
+/// Where it is not so.
+#[track_caller]
+pub fn assert_says(error: &Error, kind: ErrorKind, parts: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
 }
