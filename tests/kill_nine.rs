@@ -66,7 +66,7 @@ fn child_commits_until_it_is_killed() {
         writeln!(out, "\nacknowledged {number}").unwrap();
         out.flush().unwrap();
         number += 1;
-        if number % 7 == 0 {
+        if number.is_multiple_of(7) {
             recompute_all(&store, number - 1).unwrap();
         }
     }
