@@ -132,7 +132,9 @@ impl<'a> WriteBatch<'a> {
     /// then; after a failed write or sync a reopen may find it whole.
     pub fn commit(self) -> Result<Committed> {
         if let Some(refused) = &self.refused {
-            return Err(Error::invalid(format!("an operation of the batch was refused, so that all of it is: {refused}")));
+            return Err(Error::invalid(format!(
+                "an operation of the batch was refused, so that all of it is: {refused}"
+            )));
         }
         let written = self.store.commit(&self.ops)?;
         let mut committed =
