@@ -146,7 +146,7 @@ fn f16_three_crashes_within_recovery_change_nothing() {
         insert(&store, 4, 4, 0)?;
         run.acknowledge(&store)
     };
-    let swept = Sweep::of(&workload).every(6).within_recovery(3).run();
+    let swept = Sweep::of(&workload).goes_on_every(4).every(12).within_recovery(3).run();
     assert!(swept.within_recovery > 200, "{swept:?}");
 }
 

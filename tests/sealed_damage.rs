@@ -42,6 +42,11 @@ fn place_of(disk: &SimDisk, id: u64) -> (PathBuf, u64) {
     (segment, offset)
 }
 
+/// The segments with their content, read before the first copy of the disk is made.
+fn contents(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    bytes::segments(disk, DIR).into_iter().map(|path| (path.clone(), bytes::read(disk, &path))).collect()
+}
+
 /// Opening fails and names this file.
 fn assert_names(disk: &SimDisk, file: &Path, what: &str) {
     let error = open(disk).map(RolloutStore::abandon).expect_err(what);
@@ -105,8 +110,8 @@ fn f08_a_missing_sealed_segment_is_named() {
 #[test]
 fn f08_a_short_or_long_sealed_segment_is_named() {
     let (disk, _) = closed();
-    for segment in bytes::segments(&disk, DIR) {
-        let len = bytes::read(&disk, &segment).len();
+    for (segment, whole) in contents(&disk) {
+        let len = whole.len();
         for wrong in [0, 100, 4096, len - TRAILER_BYTES, len - 1, len + 1, len + 4096] {
             let copy = disk.kill();
             bytes::edit(&copy, &segment, |bytes| bytes.resize(wrong, 0));
@@ -128,9 +133,8 @@ fn f08_a_swapped_segment_is_named() {
 fn f08_a_bad_footer_is_rebuilt_by_a_scan_with_the_same_answers() {
     let (disk, state) = closed();
     bytes::remove(&disk, &index());
-    for segment in bytes::segments(&disk, DIR) {
-        let len = bytes::read(&disk, &segment).len();
-        let footer = footer_offset(&disk, &segment);
+    for (segment, whole) in contents(&disk) {
+        let (len, footer) = (whole.len(), footer_offset(&whole));
         for at in [footer, footer + 40, len - TRAILER_BYTES - 1, len - TRAILER_BYTES, len - 30, len - 1] {
             let copy = disk.kill();
             bytes::flip(&copy, &segment, at as u64, 6);
@@ -141,8 +145,7 @@ fn f08_a_bad_footer_is_rebuilt_by_a_scan_with_the_same_answers() {
 }
 
 /// Where the footer begins: the trailer says so in its fourth field.
-fn footer_offset(disk: &SimDisk, segment: &Path) -> usize {
-    let bytes = bytes::read(disk, segment);
+fn footer_offset(bytes: &[u8]) -> usize {
     let field = bytes.len() - TRAILER_BYTES + 24;
     usize::try_from(u64::from_le_bytes(bytes[field..field + 8].try_into().unwrap())).unwrap()
 }
@@ -151,8 +154,8 @@ fn footer_offset(disk: &SimDisk, segment: &Path) -> usize {
 fn f08_a_bad_footer_does_not_hide_a_bad_frame_before_it() {
     let (disk, _) = closed();
     bytes::remove(&disk, &index());
-    for segment in bytes::segments(&disk, DIR) {
-        let footer = footer_offset(&disk, &segment);
+    for (segment, whole) in contents(&disk) {
+        let footer = footer_offset(&whole);
         // One bad sector over the end of the last frame and the footer.
         let copy = disk.kill();
         bytes::edit(&copy, &segment, |bytes| bytes[footer - 64..footer + 64].fill(0x5a));
@@ -181,10 +184,10 @@ fn f13_a_removed_newest_segment_is_named_sealed_or_not() {
     bytes::remove(&copy, &newest);
     assert_names(&copy, &newest, "sealed");
 
+    let disk = disk.kill();
     let store = open(&disk).unwrap();
     store.insert(rollout_of(1000, 0, 0, TOKENS)).unwrap();
     store.abandon();
-    let disk = disk.kill();
     let newest = bytes::segments(&disk, DIR).pop().unwrap();
     bytes::remove(&disk, &newest);
     assert_names(&disk, &newest, "active");

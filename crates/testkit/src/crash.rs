@@ -1,5 +1,7 @@
 //! Power cuts at every operation of a workload, and what must be found after each.
 //!
+//! The process is killed at each of them too: the next one finds what was written, durable or not.
+//!
 //! A workload says which states it had acknowledged. It runs once to learn its operations, once to learn its states, and
 //! then once for each operation, at which the power goes. For each of several images of what the medium kept, the store
 //! is opened again and must show the last acknowledged state or the one that was under way, whole.
@@ -82,7 +84,7 @@ impl Run {
 pub struct Swept {
     /// Operations at which the power was cut.
     pub points: u64,
-    /// Images that were opened after the cut.
+    /// Images that were opened after the cut, those of a killed process among them.
     pub images: u64,
     /// Of those, the ones that showed the acknowledged state and not the one under way.
     pub lost: u64,
@@ -108,21 +110,40 @@ impl fmt::Debug for Sweep<'_> {
     }
 }
 
+/// How a run ends at its point.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// The power goes, and this is what the medium kept.
+    PowerCut(CrashImage),
+    /// The process is killed: the next one finds everything written, durable or not.
+    Kill,
+}
+
+impl End {
+    /// The disk that the next process finds.
+    fn after(self, dead: &SimDisk) -> SimDisk {
+        match self {
+            Self::PowerCut(image) => dead.crash(image),
+            Self::Kill => dead.kill(),
+        }
+    }
+}
+
 /// A crash, for the message of a failure: which it was and how it is had again.
 #[derive(Debug, Clone, Copy)]
 struct Crash<'a> {
     point: u64,
     op: &'a Op,
-    image: CrashImage,
+    end: End,
     depth: u32,
 }
 
 impl fmt::Display for Crash<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { point, op, image, depth } = self;
+        let Self { point, op, end, depth } = self;
         let (seed, current) = (settings::seed(), thread::current());
         let name = current.name().unwrap_or_default();
-        writeln!(f, "power cut at operation {point} ({:?} {}), {image:?}", op.kind, op.path.display())?;
+        writeln!(f, "stopped at operation {point} ({:?} {}), {end:?}", op.kind, op.path.display())?;
         if *depth > 0 {
             writeln!(f, "and {depth} times more within recovery")?;
         }
@@ -188,8 +209,9 @@ impl<'a> Sweep<'a> {
             assert!(!cut || ended.is_err() || op.number + 1 >= disk.operation_count(), "an Ok after the power was cut");
             let under_way = (run.acknowledged + 1).min(states.len() - 1);
             let allowed = [&states[run.acknowledged], &states[under_way]];
-            for image in self.images(op.number) {
-                let crash = Crash { point: op.number, op, image, depth: 0 };
+            let images = self.images(op.number).into_iter().map(End::PowerCut);
+            for end in images.chain([End::Kill]) {
+                let crash = Crash { point: op.number, op, end, depth: 0 };
                 let found = self.check(&disk, crash, &allowed, &mut swept);
                 swept.images += 1;
                 swept.lost += u64::from(found != *allowed[1]);
@@ -220,7 +242,7 @@ impl<'a> Sweep<'a> {
 
     /// Opens the disk after its crash, compares, and goes on writing. Returns what was found.
     fn check(&self, dead: &SimDisk, crash: Crash<'_>, allowed: &[&StoreState], swept: &mut Swept) -> StoreState {
-        let disk = dead.crash(crash.image);
+        let disk = crash.end.after(dead);
         let store = store::open(&disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
         let found = StoreState::of(&store).unwrap_or_else(|error| panic!("{crash}\ncannot be read: {error}"));
         if !allowed.contains(&&found) {
@@ -228,21 +250,40 @@ impl<'a> Sweep<'a> {
             panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
         }
         let recovery = disk.trace();
-        if crash.image.seed % self.goes_on_every == 0 {
+        if self.goes_on(crash) {
             go_on(store, &disk, crash);
         } else {
             store.abandon();
         }
         if crash.depth < self.depth {
-            self.crash_within(dead, crash, &recovery, &found, swept);
+            // What a power cut left is durable. What a killed process left may still be lost before it was ever served.
+            let allowed = if let End::Kill = crash.end { allowed } else { &[&found] };
+            self.crash_within(dead, crash, &recovery, allowed, swept);
         }
         found
     }
 
+    /// Whether to write on behind this crash: it takes longer than all else, and behind one within a recovery it shows
+    /// what it showed behind the one before.
+    fn goes_on(&self, crash: Crash<'_>) -> bool {
+        let every = if crash.depth == 0 { self.goes_on_every } else { 4 };
+        match crash.end {
+            End::PowerCut(image) => image.seed % every == 0,
+            End::Kill => true,
+        }
+    }
+
     /// Cuts the power at each operation of a recovery: the next one must come to the same state.
-    fn crash_within(&self, dead: &SimDisk, crash: Crash<'_>, recovery: &[Op], found: &StoreState, swept: &mut Swept) {
+    fn crash_within(
+        &self,
+        dead: &SimDisk,
+        crash: Crash<'_>,
+        recovery: &[Op],
+        allowed: &[&StoreState],
+        swept: &mut Swept,
+    ) {
         for op in recovery.iter().filter(|op| op.kind.changes_disk()) {
-            let disk = dead.crash(crash.image);
+            let disk = crash.end.after(dead);
             disk.fail_at(op.number, Fault::PowerCut);
             if let Ok(store) = store::open(&disk) {
                 store.abandon();
@@ -251,9 +292,9 @@ impl<'a> Sweep<'a> {
             // One image a cut: their styles take turns. One cut in eight goes deeper: all of them would never end.
             let turn = random(settings::seed(), (crash.point << 20) + (op.number << 4) + u64::from(crash.depth));
             let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
-            let image = CrashImage { seed: turn, style };
+            let end = if turn % 5 == 0 { End::Kill } else { End::PowerCut(CrashImage { seed: turn, style }) };
             let sweep = Sweep { depth: if turn % 8 == 0 { self.depth } else { 0 }, ..*self };
-            sweep.check(&disk, Crash { image, depth: crash.depth + 1, ..crash }, &[found], swept);
+            sweep.check(&disk, Crash { end, depth: crash.depth + 1, ..crash }, allowed, swept);
         }
     }
 }
@@ -273,15 +314,18 @@ fn go_on(store: RolloutStore, disk: &SimDisk, crash: Crash<'_>) {
     let written = written().unwrap_or_else(fail);
     store.abandon();
 
-    let disk = disk.crash(CrashImage { seed: crash.image.seed, style: ImageStyle::NothingUnsynced });
-    let reopened = || {
-        let store = store::open(&disk)?;
-        let state = StoreState::of(&store)?;
-        store.close()?;
-        Ok(state)
-    };
-    assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{crash}\nthen written to and cut again"));
-    assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{crash}\nthen closed and opened again"));
+    for style in [ImageStyle::NothingUnsynced, ImageStyle::TornSectors] {
+        let disk = disk.crash(CrashImage { seed: crash.point, style });
+        let reopened = || {
+            let store = store::open(&disk)?;
+            let state = StoreState::of(&store)?;
+            store.close()?;
+            Ok(state)
+        };
+        let when = format_args!("{crash}\nthen written to and cut again, {style:?}");
+        assert_same(&reopened().unwrap_or_else(fail), &written, when);
+        assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{when}, closed and opened again"));
+    }
 }
 
 /// The operations of a trace that change what a crash may leave, for tests that aim faults by themselves.
