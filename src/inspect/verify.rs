@@ -7,7 +7,7 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
 use crate::format::footer::HeaderHash;
-use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
+use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId};
@@ -30,6 +30,8 @@ pub struct Finding {
 /// What a verification saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
+    /// Whether it is a checkpoint, which never changes, and not a store. False where no manifest can be read.
+    pub is_checkpoint: bool,
     /// Segments that the manifest lists.
     pub segments: u64,
     /// Whole frames.
@@ -77,14 +79,15 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
 /// # Errors
 /// As for [`verify`].
 pub fn verify_on(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
-    /// A store that is written to meanwhile may drop a segment or seal one between two reads.
-    const LOOKS: u32 = 3;
+    /// A store that is written to meanwhile may drop a manifest or a segment, or seal one, between two reads.
+    const LOOKS: u32 = 5;
     let mut looks = 1;
     loop {
         let generation = newest_generation(disk, dir)?;
-        let verification = look(disk, dir)?;
-        if verification.is_sound() || looks == LOOKS || newest_generation(disk, dir)? == generation {
-            return Ok(verification);
+        let looked = look(disk, dir);
+        let is_sound = looked.as_ref().is_ok_and(Verification::is_sound);
+        if is_sound || looks == LOOKS || newest_generation(disk, dir)? == generation {
+            return looked;
         }
         looks += 1;
     }
@@ -97,7 +100,10 @@ fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
 fn look(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
     let mut verifier = Verifier { disk, dir, seen: Verification::default() };
     match manifests::newest(disk, dir) {
-        Ok(Some(manifest)) => verifier.all(&manifest)?,
+        Ok(Some(manifest)) => {
+            verifier.manifests()?;
+            verifier.all(&manifest)?;
+        }
         Ok(None) => return Err(Error::not_found(format!("{} holds no store", dir.display())).at(dir)),
         Err(error) => verifier.note(&error)?,
     }
@@ -111,7 +117,19 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
+    /// Every generation, the spare one too: it is what a store falls back to.
+    fn manifests(&mut self) -> Result<()> {
+        let listing = manifests::Listing::read(self.disk, self.dir)?;
+        for generation in listing.generations.into_iter().rev() {
+            if let Err(error) = manifests::read(self.disk, self.dir, generation) {
+                self.note(&error)?;
+            }
+        }
+        Ok(())
+    }
+
     fn all(&mut self, manifest: &Manifest) -> Result<()> {
+        self.seen.is_checkpoint = manifest.kind == ManifestKind::Checkpoint;
         self.seen.segments = manifest.segments.len() as u64;
         for record in &manifest.segments {
             if let Err(error) = self.segment(record, manifest.state.lsn) {
@@ -174,13 +192,18 @@ impl Verifier<'_> {
         self.frames(&Scan { end, ..*scan }, false).map(drop)
     }
 
+    /// The segment's header. Frames are found without it: what they need of it, the manifest says too.
     fn header(&mut self, scan: &Scan<'_>, record: &SegmentRecord) -> Result<()> {
         let mut header = vec![0; SEGMENT_HEADER_BYTES];
         let whole = scan.end >= SEGMENT_HEADER_BYTES as u64;
         if whole {
             scan.read(&mut header, 0, &mut self.seen.bytes)?;
         }
-        let header = SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault))?;
+        let header = match SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault)) {
+            Ok(header) => header,
+            Err(error) if whole => return self.note(&error),
+            Err(error) => return Err(error),
+        };
         if (header.segment, header.salt) == (record.id, record.salt) {
             return Ok(());
         }
