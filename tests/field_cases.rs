@@ -89,6 +89,13 @@ fn r03_one_row_of_another_length_keeps_the_whole_batch_out() {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
         assert_eq!(outline(&store), before, "the other three are not there either");
+
+        // A caller who passes over the error gets it again at the commit.
+        let mut batch = store.batch();
+        batch.insert(NewRollout::new(0, 5).completion_ids(vec![7; 100])).unwrap();
+        batch.insert(NewRollout::new(2, 5).completion_ids(vec![7; 100]).sampler_logps(vec![-0.5; len])).unwrap_err();
+        assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(outline(&store), before);
     }
 }
 

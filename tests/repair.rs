@@ -154,3 +154,56 @@ fn a_checkpoint_and_an_open_store_are_not_repaired() {
     assert_eq!(RolloutStore::repair(&saved).unwrap_err().kind(), ErrorKind::Invalid);
     assert!(!saved.join("LOCK").exists(), "nothing is made in a checkpoint");
 }
+
+#[test]
+fn a_damaged_manifest_is_kept_too_and_nothing_is_lost_with_a_spare_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    insert(&store, 0..3);
+    store.close().unwrap();
+    // A second generation over the same files.
+    RolloutStore::options().window(9).open(&path).unwrap().close().unwrap();
+    let mut manifests: Vec<PathBuf> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    manifests.retain(|path| path.to_string_lossy().contains("MANIFEST-"));
+    manifests.sort();
+    let newest = manifests.pop().unwrap();
+    let mut content = fs::read(&newest).unwrap();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(&newest, &content).unwrap();
+
+    let repaired = RolloutStore::repair(&path).unwrap();
+    assert_eq!((repaired.findings.len(), repaired.all_stale), (1, false));
+    let [aside] = &repaired.set_aside[..] else { panic!("{:?}", repaired.set_aside) };
+    assert_eq!(fs::read(aside).unwrap(), content, "the damaged file is kept as it was");
+    assert!(inspect::verify(&path).unwrap().is_sound());
+    let store = open(&path).unwrap();
+    assert_eq!((live(&store), store.stale().len()), (vec![0, 1, 2], 0));
+}
+
+#[test]
+fn what_an_earlier_repair_kept_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, saved) = (dir.path().join("rollouts"), dir.path().join("ckpt"));
+    let store = open(&path).unwrap();
+    insert(&store, 0..3);
+    store.checkpoint(&saved).unwrap();
+    store.close().unwrap();
+    let kept = [0, 1].map(|id| {
+        // A segment of its own, since those of a checkpoint are linked.
+        let (segment, _) = find(&path, &marker(id));
+        let content = fs::read(&segment).unwrap();
+        fs::remove_file(&segment).unwrap();
+        fs::write(&segment, content).unwrap();
+        let (_, damaged) = flip(&path, &marker(id));
+        let repaired = RolloutStore::repair(&path).unwrap();
+        assert_eq!(repaired.rollouts_lost, [id.into()]);
+        RolloutStore::restore(&saved, &path).unwrap();
+        (repaired.set_aside[0].clone(), damaged)
+    });
+    assert_ne!(kept[0].0, kept[1].0);
+    for (path, damaged) in kept {
+        assert_eq!(fs::read(path).unwrap(), damaged);
+    }
+}

@@ -111,3 +111,56 @@ fn a_missing_segment_and_a_missing_manifest_are_named() {
     assert_eq!(emptied.findings.len(), 1, "segments without a manifest are no empty store");
     assert!(inspect::verify(dir.path().join("nothing")).is_err());
 }
+
+#[test]
+fn behind_a_damaged_segment_header_the_frames_are_checked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    store(&path).close().unwrap();
+    let segment = segments(&path).remove(0);
+    let mut bytes = fs::read(&segment).unwrap();
+    let body = bytes.windows(5).position(|window| window == [7; 5]).unwrap();
+    bytes[40] ^= 1;
+    bytes[body] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let findings = inspect::verify(&path).unwrap().findings;
+    let offsets: Vec<u64> = findings.iter().map(|finding| finding.damage.offset).collect();
+    assert_eq!(
+        (offsets.len(), offsets[1], &findings[1].rollouts[..]),
+        (2, body as u64, &[0.into()][..]),
+        "{offsets:?}"
+    );
+}
+
+#[test]
+fn each_manifest_is_checked_the_spare_one_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    store(&path).close().unwrap();
+    let manifests: Vec<PathBuf> = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains("MANIFEST-"))
+        .collect();
+    assert_eq!(manifests.len(), 2);
+    for manifest in manifests {
+        let sound = fs::read(&manifest).unwrap();
+        let mut flipped = sound.clone();
+        flipped[sound.len() / 2] ^= 1;
+        fs::write(&manifest, flipped).unwrap();
+        let findings = inspect::verify(&path).unwrap().findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].damage.file, manifest);
+        fs::write(&manifest, sound).unwrap();
+    }
+}
+
+#[test]
+fn a_checkpoint_is_told_from_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, saved) = (dir.path().join("rollouts"), dir.path().join("ckpt"));
+    store(&path).checkpoint(&saved).unwrap();
+    let (store, checkpoint) = (inspect::verify(&path).unwrap(), inspect::verify(&saved).unwrap());
+    assert!(store.is_sound() && checkpoint.is_sound());
+    assert!(!store.is_checkpoint && checkpoint.is_checkpoint);
+}

@@ -276,3 +276,13 @@ fn many_that_compute_the_same_rollouts_agree_on_one_result() {
         store.advance_ref_version(round, None).unwrap();
     }
 }
+
+#[test]
+fn a_clock_that_moved_on_meanwhile_does_not_keep_the_version_back() {
+    let (_dir, store) = store_of(1);
+    store.advance_ref_version(10, None).unwrap();
+    let before = store.ref_version();
+    let update = store.weight_update(10, || store.advance_ref_version(50, None));
+    assert_eq!(update.unwrap(), before + 1, "another thread's advance, at a later step");
+    assert_eq!((store.ref_version(), store.clock()), (before + 2, Some(50)), "the weights changed twice");
+}

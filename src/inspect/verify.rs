@@ -7,15 +7,15 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
 use crate::format::footer::HeaderHash;
-use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
+use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId};
 use crate::inspect::walk::{Step, walk};
 use crate::log::event::Event;
-use crate::log::scan::Scan;
 use crate::log::seal::read_footer;
 use crate::log::segment::{damage_of, fault_at};
+use crate::log::source::Source;
 use crate::recovery::{manifests, scan_unsealed};
 
 /// One damaged place.
@@ -30,6 +30,8 @@ pub struct Finding {
 /// What a verification saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
+    /// Whether it is a checkpoint, which never changes, and not a store. False where no manifest can be read.
+    pub is_checkpoint: bool,
     /// Segments that the manifest lists.
     pub segments: u64,
     /// Whole frames.
@@ -77,14 +79,15 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
 /// # Errors
 /// As for [`verify`].
 pub fn verify_on(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
-    /// A store that is written to meanwhile may drop a segment or seal one between two reads.
-    const LOOKS: u32 = 3;
+    /// A store that is written to meanwhile may drop a manifest or a segment, or seal one, between two reads.
+    const LOOKS: u32 = 5;
     let mut looks = 1;
     loop {
         let generation = newest_generation(disk, dir)?;
-        let verification = look(disk, dir)?;
-        if verification.is_sound() || looks == LOOKS || newest_generation(disk, dir)? == generation {
-            return Ok(verification);
+        let looked = look(disk, dir);
+        let is_sound = looked.as_ref().is_ok_and(Verification::is_sound);
+        if is_sound || looks == LOOKS || newest_generation(disk, dir)? == generation {
+            return looked;
         }
         looks += 1;
     }
@@ -97,7 +100,10 @@ fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
 fn look(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
     let mut verifier = Verifier { disk, dir, seen: Verification::default() };
     match manifests::newest(disk, dir) {
-        Ok(Some(manifest)) => verifier.all(&manifest)?,
+        Ok(Some(manifest)) => {
+            verifier.manifests()?;
+            verifier.all(&manifest)?;
+        }
         Ok(None) => return Err(Error::not_found(format!("{} holds no store", dir.display())).at(dir)),
         Err(error) => verifier.note(&error)?,
     }
@@ -111,7 +117,19 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
+    /// Every generation, the spare one too: it is what a store falls back to.
+    fn manifests(&mut self) -> Result<()> {
+        let listing = manifests::Listing::read(self.disk, self.dir)?;
+        for generation in listing.generations.into_iter().rev() {
+            if let Err(error) = manifests::read(self.disk, self.dir, generation) {
+                self.note(&error)?;
+            }
+        }
+        Ok(())
+    }
+
     fn all(&mut self, manifest: &Manifest) -> Result<()> {
+        self.seen.is_checkpoint = manifest.kind == ManifestKind::Checkpoint;
         self.seen.segments = manifest.segments.len() as u64;
         for record in &manifest.segments {
             if let Err(error) = self.segment(record, manifest.state.lsn) {
@@ -154,33 +172,38 @@ impl Verifier<'_> {
         }
         let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);
         let (segment, salt) = (record.id, record.salt);
-        let scan = Scan { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
+        let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
         self.header(&scan, record)?;
         match record.state {
             SegmentState::Sealed { footer_crc, .. } => self.sealed(&scan, footer_crc),
-            SegmentState::Cut { end, .. } => self.frames(&Scan { end: end.min(file_len), ..scan }, false).map(drop),
+            SegmentState::Cut { end, .. } => self.frames(&Source { end: end.min(file_len), ..scan }, false).map(drop),
             SegmentState::Active => self.unsealed(&scan, record.base_lsn, manifest_lsn),
         }
     }
 
     /// The segment being written to: bytes behind the last whole batch are in flight unless they were acknowledged.
-    fn unsealed(&mut self, scan: &Scan<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
+    fn unsealed(&mut self, scan: &Source<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
         let end = match scan_unsealed(scan, base_lsn, manifest_lsn, drop) {
             Ok(tail) => tail.end,
             Err(error) if error.kind() == ErrorKind::Damaged => scan.end,
             Err(error) => return Err(error),
         };
         self.seen.in_flight_bytes += scan.end - end;
-        self.frames(&Scan { end, ..*scan }, false).map(drop)
+        self.frames(&Source { end, ..*scan }, false).map(drop)
     }
 
-    fn header(&mut self, scan: &Scan<'_>, record: &SegmentRecord) -> Result<()> {
+    /// The segment's header. Frames are found without it: what they need of it, the manifest says too.
+    fn header(&mut self, scan: &Source<'_>, record: &SegmentRecord) -> Result<()> {
         let mut header = vec![0; SEGMENT_HEADER_BYTES];
         let whole = scan.end >= SEGMENT_HEADER_BYTES as u64;
         if whole {
             scan.read(&mut header, 0, &mut self.seen.bytes)?;
         }
-        let header = SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault))?;
+        let header = match SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault)) {
+            Ok(header) => header,
+            Err(error) if whole => return self.note(&error),
+            Err(error) => return Err(error),
+        };
         if (header.segment, header.salt) == (record.id, record.salt) {
             return Ok(());
         }
@@ -190,7 +213,7 @@ impl Verifier<'_> {
     }
 
     /// A sealed segment: its frames up to where the footer begins, and the footer against them.
-    fn sealed(&mut self, scan: &Scan<'_>, footer_crc: u32) -> Result<()> {
+    fn sealed(&mut self, scan: &Source<'_>, footer_crc: u32) -> Result<()> {
         let footer = read_footer(scan, footer_crc, &mut self.seen.bytes);
         let footer = match footer {
             Ok(footer) => Some(footer),
@@ -202,7 +225,7 @@ impl Verifier<'_> {
         };
         let end = footer.as_ref().map_or(scan.end, |(_, info)| info.offset);
         let known = self.seen.findings.len();
-        let walked = self.frames(&Scan { end, ..*scan }, footer.is_none())?;
+        let walked = self.frames(&Source { end, ..*scan }, footer.is_none())?;
         let Some((footer, info)) = footer else { return Ok(()) };
         let frames_sound = self.seen.findings.len() == known;
         let agrees = footer.entries == walked.entries && footer.header_hash == walked.hash.finish();
@@ -215,7 +238,7 @@ impl Verifier<'_> {
     }
 
     /// Every frame of a segment. Where its footer is damaged, that lies behind the last frame and was told already.
-    fn frames(&mut self, scan: &Scan<'_>, footer_behind: bool) -> Result<Walked> {
+    fn frames(&mut self, scan: &Source<'_>, footer_behind: bool) -> Result<Walked> {
         let (mut walked, mut findings, mut bytes) = (Walked::default(), Vec::new(), 0);
         let mut expected = scan.base_lsn;
         walk(scan, SEGMENT_HEADER_BYTES as u64..scan.end, &mut bytes, |step| {

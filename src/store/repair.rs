@@ -13,7 +13,7 @@ use crate::disk::{Access, Disk};
 use crate::error::{Error, Result};
 use crate::format::kind::{FrameFlags, FrameKind};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentState};
-use crate::format::names::{INDEX, segment_file_name};
+use crate::format::names::{INDEX, manifest_file_name, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::inspect::walk::{Step, walk};
@@ -21,9 +21,9 @@ use crate::inspect::{Finding, verify_on};
 use crate::log::active::Active;
 use crate::log::check::ScannedFrame;
 use crate::log::event::Event;
-use crate::log::scan::Scan;
 use crate::log::seal::read_footer;
 use crate::log::segment::ReadMode;
+use crate::log::source::Source;
 use crate::recovery::{epoch, manifests};
 use crate::state::State;
 use crate::store::open::{no_store, take_lock};
@@ -46,6 +46,12 @@ pub struct Repaired {
     pub rollouts_lost: Vec<RolloutId>,
     /// Whether every rollout was made stale, since an advance or a retirement may be among what was lost.
     pub all_stale: bool,
+}
+
+impl Repaired {
+    fn finds(&self, file: &Path) -> bool {
+        self.findings.iter().any(|finding| finding.damage.file == file)
+    }
 }
 
 impl RolloutStore {
@@ -78,14 +84,17 @@ pub(crate) fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
     let mut repair = Repair::new(disk, dir, &old)?;
     for record in &old.segments {
         let path = dir.join(segment_file_name(record.id));
-        let damaged = repaired.findings.iter().any(|finding| finding.damage.file == path);
-        if damaged || record.state == SegmentState::Active {
+        if repaired.finds(&path) || record.state == SegmentState::Active {
             repair.salvage(record, &path, &mut repaired)?;
         } else {
             repair.next.segments.push(*record);
         }
     }
+    repair.set_manifests_aside(&mut repaired)?;
     repair.finish(&mut repaired)?;
+    // A rollout may have lost its insert and an update.
+    repaired.rollouts_lost.sort_unstable();
+    repaired.rollouts_lost.dedup();
     drop(lock);
     Ok(repaired)
 }
@@ -123,7 +132,7 @@ impl<'a> Repair<'a> {
         };
         let file_len = file.len().map_err(|error| Error::io("tell the length of", path, error))?;
         let mut scan =
-            Scan { file: &*file, path, segment: record.id, salt: record.salt, end: file_len, base_lsn: None };
+            Source { file: &*file, path, segment: record.id, salt: record.salt, end: file_len, base_lsn: None };
         // Behind the last frame of the segment being written to lies at most a write that was under way. Behind that of a
         // sealed one lies the footer; where that is damaged too, no one knows whether frames are missing before it.
         let mut end_is_known = true;
@@ -159,10 +168,10 @@ impl<'a> Repair<'a> {
             let record = self.copy(&scan, frames)?;
             self.next.segments.push(record);
         }
-        self.set_aside(record, file_len, repaired)
+        self.set_aside(&segment_file_name(record.id), file_len, repaired)
     }
 
-    fn copy(&mut self, scan: &Scan<'_>, frames: Vec<ScannedFrame>) -> Result<SegmentRecord> {
+    fn copy(&mut self, scan: &Source<'_>, frames: Vec<ScannedFrame>) -> Result<SegmentRecord> {
         let base_lsn = frames.first().map_or(Lsn::NONE, |frame| frame.header.lsn);
         let header = SegmentHeader {
             segment: SegmentId(self.next.next_segment_id),
@@ -193,20 +202,39 @@ impl<'a> Repair<'a> {
         Ok(SegmentRecord { id, kind, state, salt, base_lsn, min_insert_lsn: sealed.min_insert_lsn })
     }
 
-    /// Gives a damaged file a second name.
-    fn set_aside(&self, record: &SegmentRecord, file_len: u64, repaired: &mut Repaired) -> Result<()> {
+    /// Keeps damaged manifests, of which the one that was believed is none.
+    fn set_manifests_aside(&self, repaired: &mut Repaired) -> Result<()> {
+        for generation in manifests::Listing::read(self.disk, self.dir)?.generations {
+            let name = manifest_file_name(generation);
+            let path = self.dir.join(&name);
+            if repaired.finds(&path) {
+                let file =
+                    self.disk.open(&path, Access::Read).map_err(|error| Error::io("open manifest", &path, error))?;
+                let len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
+                self.set_aside(&name, len, repaired)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a damaged file a second name, one that nothing has: what an earlier repair kept stays too.
+    fn set_aside(&self, name: &str, file_len: u64, repaired: &mut Repaired) -> Result<()> {
         let damaged = self.dir.join(DAMAGED);
         self.disk.create_dir_all(&damaged).map_err(|error| Error::io("create directory", &damaged, error))?;
-        let name = damaged.join(segment_file_name(record.id));
-        let there = self.disk.entry_kind(&name).map_err(|error| Error::io("look at", &name, error))?.is_some();
-        if !there {
-            // All of it, whatever the manifest says of its length.
-            let whole = SegmentRecord { state: SegmentState::Cut { end: file_len, end_lsn: Lsn::NONE }, ..*record };
-            Transfer::new(self.disk, self.dir, &damaged).bring(&whole)?;
-            self.disk.sync_dir(&damaged).map_err(|error| Error::io("sync directory", &damaged, error))?;
+        let (mut kept_name, mut copies) = (name.to_owned(), 1);
+        while self.is_taken(&damaged.join(&kept_name))? {
+            copies += 1;
+            kept_name = format!("{name}.{copies}");
         }
-        repaired.set_aside.push(name);
+        // All of it, whatever the manifest says of its length.
+        Transfer::new(self.disk, self.dir, &damaged).bring_file(name, &kept_name, file_len)?;
+        self.disk.sync_dir(&damaged).map_err(|error| Error::io("sync directory", &damaged, error))?;
+        repaired.set_aside.push(damaged.join(kept_name));
         Ok(())
+    }
+
+    fn is_taken(&self, path: &Path) -> Result<bool> {
+        Ok(self.disk.entry_kind(path).map_err(|error| Error::io("look at", path, error))?.is_some())
     }
 
     /// Writes the manifest of what is left, and removes the first names of the damaged files.

@@ -1,4 +1,4 @@
-//! Segments from one directory to another: by hard link, or by copy where the file system cannot.
+//! Files from one directory to another: by hard link, or by copy where the file system cannot.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -26,17 +26,22 @@ impl<'a> Transfer<'a> {
     /// Brings one finished segment; its bytes are durable when this returns, its name once the directory is synced.
     pub(crate) fn bring(&mut self, record: &SegmentRecord) -> Result<()> {
         let name = segment_file_name(record.id);
-        let (from, to) = (self.from.join(&name), self.to.join(&name));
-        // A link can fail for many reasons (another file system, a limit, no such thing): all of them mean copying.
-        let Err(error) = self.disk.hard_link(&from, &to) else { return Ok(()) };
-        if self.copied_bytes.is_none() {
-            tracing::info!(%error, from = %from.display(), "segments cannot be linked and are copied");
-        }
         let len = match record.state {
             SegmentState::Sealed { len, .. } => len,
             SegmentState::Cut { end, .. } => end,
             SegmentState::Active => return Err(Error::invalid("a segment that is being written to cannot be copied")),
         };
+        self.bring_file(&name, &name, len)
+    }
+
+    /// Brings one file under a name of its own, with its first `len` bytes at least.
+    pub(crate) fn bring_file(&mut self, name: &str, new_name: &str, len: u64) -> Result<()> {
+        let (from, to) = (self.from.join(name), self.to.join(new_name));
+        // A link can fail for many reasons (another file system, a limit, no such thing): all of them mean copying.
+        let Err(error) = self.disk.hard_link(&from, &to) else { return Ok(()) };
+        if self.copied_bytes.is_none() {
+            tracing::info!(%error, from = %from.display(), "files cannot be linked and are copied");
+        }
         self.copy(&from, &to, len).map_err(|error| Error::io(format_args!("copy {len} bytes to"), &to, error))?;
         *self.copied_bytes.get_or_insert(0) += len;
         Ok(())

@@ -30,12 +30,12 @@ pub struct Rollout {
     state: Arc<State>,
     insert: Frame,
     /// Where newer log-probs lie; opened when asked for.
-    old: Option<Part>,
-    kl: Option<Part>,
-    first_old: Option<Part>,
+    old: Option<Box<Part>>,
+    kl: Option<Box<Part>>,
+    first_old: Option<Box<Part>>,
 }
 
-/// A frame beside the insert, opened when asked for.
+/// A frame beside the insert, opened when asked for. Few rollouts have one, so that views keep only room for a pointer.
 #[derive(Debug)]
 struct Part {
     segment: Arc<Segment>,
@@ -45,8 +45,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Self> {
-        Ok(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() })
+    fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Box<Self>> {
+        Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
     }
 
     fn frame(&self, id: RolloutId) -> Result<&Frame> {
@@ -64,9 +64,9 @@ pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
     extra: Extra,
     segment: Arc<Segment>,
-    old: Option<Part>,
-    kl: Option<Part>,
-    first_old: Option<Part>,
+    old: Option<Box<Part>>,
+    kl: Option<Box<Part>>,
+    first_old: Option<Box<Part>>,
 }
 
 impl Snapshot {

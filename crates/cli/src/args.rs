@@ -11,7 +11,27 @@ use serde::Serialize;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::output::Output;
 
-const ABOUT: &str = "A crash-safe store for RL rollouts: replay a recorded run against it, and look inside";
+const ABOUT: &str =
+    "A crash-safe store for RL rollouts: replay a recorded run against it, look inside, check and repair";
+
+const VERIFY_JSON: &str = "\
+The JSON object: sound (bool), checkpoint (bool: not a store), segments, frames, bytes (read and checked), in_flight_bytes \
+(behind the last whole batch: a write under way, or cut short by a crash), last_lsn, and findings: a list of {file (its \
+name within the store), offset (in bytes), expected, found, rollouts (ids, as strings, that the damaged bytes still \
+name)}.
+
+Exit code: 0 sound, 1 damage was found, 2 could not look.";
+
+const REPAIR_JSON: &str = "\
+Damaged files are moved to STORE/damaged as they are; whole frames of them are copied to new segments. Where an advance or \
+a retirement may be among what was lost, every rollout is made stale. A batch that lost a frame comes back in parts. \
+Restoring a checkpoint loses less where there is one.
+
+The JSON object: findings (as in verify), rollouts_lost (ids, as strings, whose newest data was lost), frames_kept, \
+set_aside (names within the store) and all_stale (bool). A sound store gives empty lists.
+
+Exit code: 0 nothing was wrong or all was repaired, 1 damaged and left so, since the answer was no, 2 could not repair, or \
+there was nobody to ask.";
 
 const AFTER_HELP: &str = "\
 Exit code: 0 sound, 1 damage or a difference was found, 2 could not look (bad input, no such store, full disk). \
@@ -41,6 +61,16 @@ pub enum Command {
     Get(GetArgs),
     /// Print every live rollout with all its columns, as JSON Lines
     Dump(DumpArgs),
+    /// Check every byte of a store or checkpoint, read-only, also beside a running trainer
+    Verify(VerifyArgs),
+    /// Make a damaged store usable from what is whole of it; asks first
+    Repair(RepairArgs),
+    /// Save a store, as of now, in a directory of its own
+    Checkpoint(CheckpointArgs),
+    /// Bring a checkpoint back, exactly
+    Restore(RestoreArgs),
+    /// Set a store back to an older step, without a checkpoint: everything in it is stale then
+    Rewind(RewindArgs),
 }
 
 /// Options of `replay`.
@@ -161,6 +191,65 @@ pub struct DumpArgs {
     /// Accepted, since the output is JSON already
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `verify`.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_JSON)]
+pub struct VerifyArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `repair`.
+#[derive(Debug, Args)]
+#[command(after_help = REPAIR_JSON)]
+pub struct RepairArgs {
+    /// Directory of a store that no trainer has open
+    pub store: PathBuf,
+    /// Repair without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Print one JSON object; the question goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `checkpoint`.
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    /// Directory of a store that no trainer has open
+    pub store: PathBuf,
+    /// Directory of the checkpoint; one of the same run is replaced, anything else is refused
+    pub dir: PathBuf,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Directory of a checkpoint
+    pub checkpoint: PathBuf,
+    /// A fresh directory, or a store of the same run, whose state since the checkpoint is abandoned
+    pub dir: PathBuf,
+}
+
+/// Options of `rewind`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("created_later").required(true).args(["keep", "drop"])))]
+pub struct RewindArgs {
+    /// Directory of a store that no trainer has open
+    pub store: PathBuf,
+    /// The step that the trainer is at now
+    pub step: u64,
+    /// Rollouts created after the step stay
+    #[arg(long)]
+    pub keep: bool,
+    /// Rollouts created after the step are retired
+    #[arg(long)]
+    pub drop: bool,
 }
 
 /// What the parser answers in place of a command: help, the version, or what is wrong.

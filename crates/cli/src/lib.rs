@@ -1,4 +1,4 @@
-//! The `rollstore` command line: replays a recorded trainer run against a store, and shows what is in one.
+//! The `rollstore` command line: replays a recorded trainer run against a store, shows what is in one, checks and repairs.
 //!
 //! May touch `rollstore`'s public interface alone, trace files, and what a replay keeps beside its store. Knows nothing
 //! of segments, frames or the index.
@@ -7,15 +7,17 @@
 //! - C1. Standard output carries data alone; notes, progress and errors go to standard error.
 //! - C2. Text that came from a store, a trace or a path never reaches a terminal with its control characters.
 //! - C3. The exit code is 0 (sound), 1 (damage or a difference was found) or 2 (could not look, or bad input).
-//! - C4. The inspector opens stores read-only: it writes nothing.
+//! - C4. The inspector opens stores read-only: it writes nothing. What changes a store is a command of `upkeep`.
 
 pub mod args;
 mod commands;
 mod exit;
+mod findings;
 mod output;
 mod replay;
 mod text;
 pub mod trace;
+mod upkeep;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,5 +43,10 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Ls(args) => commands::ls::run(args, out),
         Command::Get(args) => commands::get::run(args, out),
         Command::Dump(args) => commands::dump::run(args, out),
+        Command::Verify(args) => commands::verify::run(args, out),
+        Command::Repair(args) => upkeep::repair::run(args, out),
+        Command::Checkpoint(args) => upkeep::checkpoint::run(args, out),
+        Command::Restore(args) => upkeep::restore::run(args, out),
+        Command::Rewind(args) => upkeep::rewind::run(args, out),
     }
 }

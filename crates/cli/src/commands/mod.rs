@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod ls;
 pub(crate) mod stat;
 mod values;
+pub(crate) mod verify;
 mod view;
 
 use std::path::Path;
