@@ -125,15 +125,17 @@ pub(crate) fn marker(id: u64) -> Vec<u8> {
     format!("rollout number {id:04}").into_bytes()
 }
 
-/// Flips one bit of the first of these bytes, wherever they lie in a store; gives the file and the offset.
+/// Flips one bit of the first of these bytes in a store's segments; gives the file and the offset.
 pub(crate) fn flip(store: &Path, bytes: &[u8]) -> (PathBuf, usize) {
-    let place = |content: &Vec<u8>| content.windows(bytes.len()).position(|window| window == bytes);
-    let (path, mut content) =
-        contents(store).into_iter().find(|(_, content)| place(content).is_some()).expect("the bytes are there");
-    let at = place(&content).expect("they were found");
-    content[at] ^= 1;
-    std::fs::write(&path, content).expect("the file is written");
-    (path, at)
+    for path in files(store, "seg-") {
+        let mut content = std::fs::read(&path).expect("a file");
+        if let Some(at) = content.windows(bytes.len()).position(|window| window == bytes) {
+            content[at] ^= 1;
+            std::fs::write(&path, content).expect("the file is written");
+            return (path, at);
+        }
+    }
+    panic!("no segment holds {:?}", String::from_utf8_lossy(bytes));
 }
 
 /// Makes a store's newest manifest one of a newer format, as docs/format.md places version and checksum.
