@@ -13,9 +13,9 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId};
 use crate::inspect::walk::{Step, walk};
 use crate::log::event::Event;
-use crate::log::scan::Scan;
 use crate::log::seal::read_footer;
 use crate::log::segment::{damage_of, fault_at};
+use crate::log::source::Source;
 use crate::recovery::{manifests, scan_unsealed};
 
 /// One damaged place.
@@ -172,7 +172,7 @@ impl Verifier<'_> {
         }
         let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);
         let (segment, salt) = (record.id, record.salt);
-        let scan = Scan { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
+        let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
         self.header(&scan, record)?;
         match record.state {
             SegmentState::Sealed { footer_crc, .. } => {
@@ -182,14 +182,14 @@ impl Verifier<'_> {
             SegmentState::Cut { end, .. } => {
                 let end = end.min(file_len);
                 self.seen.bytes += end;
-                self.frames(&Scan { end, ..scan }, false).map(drop)
+                self.frames(&Source { end, ..scan }, false).map(drop)
             }
             SegmentState::Active => self.unsealed(&scan, record.base_lsn, manifest_lsn),
         }
     }
 
     /// The segment being written to: bytes behind the last whole batch are in flight unless they were acknowledged.
-    fn unsealed(&mut self, scan: &Scan<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
+    fn unsealed(&mut self, scan: &Source<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
         let end = match scan_unsealed(scan, base_lsn, manifest_lsn, drop) {
             Ok(tail) => tail.end,
             Err(error) if error.kind() == ErrorKind::Damaged => scan.end,
@@ -197,11 +197,11 @@ impl Verifier<'_> {
         };
         self.seen.bytes += end;
         self.seen.in_flight_bytes += scan.end - end;
-        self.frames(&Scan { end, ..*scan }, false).map(drop)
+        self.frames(&Source { end, ..*scan }, false).map(drop)
     }
 
     /// The segment's header. Frames are found without it: what they need of it, the manifest says too.
-    fn header(&mut self, scan: &Scan<'_>, record: &SegmentRecord) -> Result<()> {
+    fn header(&mut self, scan: &Source<'_>, record: &SegmentRecord) -> Result<()> {
         let mut header = vec![0; SEGMENT_HEADER_BYTES];
         let whole = scan.end >= SEGMENT_HEADER_BYTES as u64;
         if whole {
@@ -221,7 +221,7 @@ impl Verifier<'_> {
     }
 
     /// A sealed segment: its frames up to where the footer begins, and the footer against them.
-    fn sealed(&mut self, scan: &Scan<'_>, footer_crc: u32) -> Result<()> {
+    fn sealed(&mut self, scan: &Source<'_>, footer_crc: u32) -> Result<()> {
         let footer = read_footer(scan, footer_crc, &mut 0);
         let footer = match footer {
             Ok(footer) => Some(footer),
@@ -233,7 +233,7 @@ impl Verifier<'_> {
         };
         let end = footer.as_ref().map_or(scan.end, |(_, info)| info.offset);
         let known = self.seen.findings.len();
-        let walked = self.frames(&Scan { end, ..*scan }, footer.is_none())?;
+        let walked = self.frames(&Source { end, ..*scan }, footer.is_none())?;
         let Some((footer, info)) = footer else { return Ok(()) };
         let frames_sound = self.seen.findings.len() == known;
         let agrees = footer.entries == walked.entries && footer.header_hash == walked.hash.finish();
@@ -246,7 +246,7 @@ impl Verifier<'_> {
     }
 
     /// Every frame of a segment. Where its footer is damaged, that lies behind the last frame and was told already.
-    fn frames(&mut self, scan: &Scan<'_>, footer_behind: bool) -> Result<Walked> {
+    fn frames(&mut self, scan: &Source<'_>, footer_behind: bool) -> Result<Walked> {
         let (mut walked, mut findings) = (Walked::default(), Vec::new());
         let mut expected = scan.base_lsn;
         walk(scan, SEGMENT_HEADER_BYTES as u64..scan.end, &mut 0, |step| {

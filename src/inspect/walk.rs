@@ -7,7 +7,7 @@ use crate::format::fault::Fault;
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES};
 use crate::ids::RolloutId;
 use crate::log::check::{Refused, ScannedFrame};
-use crate::log::scan::Scan;
+use crate::log::source::Source;
 
 /// What stands at a place of a segment.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Step {
 
 /// Visits every place of `frames`, a range of the segment's file.
 pub(crate) fn walk(
-    scan: &Scan<'_>,
+    scan: &Source<'_>,
     frames: Range<u64>,
     bytes_read: &mut u64,
     mut visit: impl FnMut(Step) -> Result<()>,
@@ -64,7 +64,7 @@ pub(crate) fn walk(
 }
 
 /// Bytes that no checksum covers are zero: between arrays, and behind the descriptor.
-fn check_padding(scan: &Scan<'_>, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<(), Refused> {
+fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<(), Refused> {
     let arrays = frame.offset + HEADER_BYTES as u64;
     let meta_start = arrays.saturating_add(frame.header.body_len);
     let meta_end = meta_start.saturating_add(u64::from(frame.header.meta_len));

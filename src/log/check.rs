@@ -14,7 +14,7 @@ use crate::format::meta;
 use crate::ids::Location;
 use crate::limits;
 use crate::log::event::Event;
-use crate::log::scan::{CHUNK_BYTES, Scan};
+use crate::log::source::{CHUNK_BYTES, Source};
 
 /// One frame, checked.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl From<Fault> for Refused {
     }
 }
 
-impl Scan<'_> {
+impl Source<'_> {
     /// Reads and checks the header at `offset`, and that its frame ends in time.
     pub(crate) fn header_at(&self, offset: u64, bytes_read: &mut u64) -> Result<FrameHeader, Refused> {
         let rest = self.end.saturating_sub(offset);

@@ -15,3 +15,4 @@ pub(crate) mod frame;
 pub(crate) mod scan;
 pub(crate) mod seal;
 pub(crate) mod segment;
+pub(crate) mod source;

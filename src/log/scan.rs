@@ -4,36 +4,18 @@
 //! - C1. A batch is delivered whole or not at all.
 //! - C2. What ends a scan early is told, never judged: recovery decides between a torn tail and damage.
 
-use std::path::Path;
-
-use crate::disk::DiskFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::fault::Fault;
-use crate::format::frame::{FRAME_ALIGN, FrameHeader, FrameSeed, HEADER_BYTES, could_be_header};
+use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES, could_be_header};
 use crate::format::kind::FrameFlags;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
-use crate::ids::{Lsn, SegmentId};
+use crate::ids::Lsn;
 use crate::log::check::{Refused, ScannedFrame};
-
-/// Bytes that are read at a time.
-pub(super) const CHUNK_BYTES: u64 = 1 << 20;
+use crate::log::source::{CHUNK_BYTES, Source};
 
 /// Frames begin at multiples of this.
 const UNIT: usize = 64;
 const _: () = assert!(UNIT as u64 == FRAME_ALIGN, "the same number for memory");
-
-/// A segment file under scan.
-#[derive(Debug)]
-pub(crate) struct Scan<'a> {
-    pub(crate) file: &'a dyn DiskFile,
-    pub(crate) path: &'a Path,
-    pub(crate) segment: SegmentId,
-    pub(crate) salt: u64,
-    /// Where to stop: the end of the file, or of what a cut segment counts.
-    pub(crate) end: u64,
-    /// The LSN of the first frame; `None` where any will do.
-    pub(crate) base_lsn: Option<Lsn>,
-}
 
 /// Where a scan ended, and why.
 #[derive(Debug)]
@@ -59,7 +41,7 @@ pub(crate) struct Stop {
     pub(crate) fault: Fault,
 }
 
-impl Scan<'_> {
+impl Source<'_> {
     /// Visits the frames of every whole batch in order.
     pub(crate) fn run(&self, mut visit: impl FnMut(ScannedFrame) -> Result<()>) -> Result<Tail> {
         let start = SEGMENT_HEADER_BYTES as u64;
@@ -118,20 +100,6 @@ impl Scan<'_> {
             chunk_start += CHUNK_BYTES;
         }
         Ok(None)
-    }
-
-    /// The seed of the header checksum of a frame at `offset`.
-    pub(crate) fn seed(&self, offset: u64) -> FrameSeed {
-        FrameSeed { salt: self.salt, segment: self.segment, offset }
-    }
-
-    /// Reads at `offset`.
-    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, bytes_read: &mut u64) -> Result<()> {
-        let len = buffer.len();
-        *bytes_read += len as u64;
-        self.file
-            .read_exact_at(buffer, offset)
-            .map_err(|error| Error::io(format_args!("read {len} bytes at {offset}"), self.path, error))
     }
 }
 

@@ -7,8 +7,8 @@ use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, Tra
 use crate::format::frame::HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
 use crate::log::event::Event;
-use crate::log::scan::Scan;
 use crate::log::segment::fault_at;
+use crate::log::source::Source;
 
 /// A footer under construction: frames are added as they are written.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl FooterBuilder {
 
 /// Reads the footer of a sealed segment of `len` bytes, whose checksum the manifest says to be `footer_crc`. Counts what
 /// it reads in `bytes_read`.
-pub(crate) fn read_footer(scan: &Scan<'_>, footer_crc: u32, bytes_read: &mut u64) -> Result<(Footer, TrailerInfo)> {
+pub(crate) fn read_footer(scan: &Source<'_>, footer_crc: u32, bytes_read: &mut u64) -> Result<(Footer, TrailerInfo)> {
     let trailer_offset = scan.end.saturating_sub(TRAILER_BYTES as u64);
     let mut trailer = [0; TRAILER_BYTES];
     scan.read(&mut trailer, trailer_offset, bytes_read)?;

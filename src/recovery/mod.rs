@@ -28,8 +28,8 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Replay};
 use crate::log::event::{Event, Incarnation};
-use crate::log::scan::Scan;
 use crate::log::segment::{ReadMode, Segment, fault_at};
+use crate::log::source::Source;
 use crate::state::State;
 
 use tail::UnsealedTail;
@@ -84,9 +84,9 @@ impl Listed {
         disk.open(&self.path, Access::Read).map_err(|error| Error::io("open segment", &self.path, error))
     }
 
-    fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Scan<'a> {
+    fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Source<'a> {
         let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.record.base_lsn);
-        Scan { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
+        Source { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
     }
 }
 

@@ -6,8 +6,9 @@ use crate::error::{Damage, Error, Result};
 use crate::format::fault::Fault;
 use crate::ids::{Lsn, SegmentId};
 use crate::log::check::ScannedFrame;
-use crate::log::scan::{Scan, Tail};
+use crate::log::scan::Tail;
 use crate::log::segment::fault_at;
+use crate::log::source::Source;
 
 /// The frames of a segment that was never sealed.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, manifest_lsn: Lsn) -> Resul
 /// Visits the whole batches of a segment that begins with frame `base_lsn` and was never sealed. What ends them is a torn
 /// tail, or an error: the first frame that is not there was acknowledged.
 pub(crate) fn scan_unsealed(
-    scan: &Scan<'_>,
+    scan: &Source<'_>,
     base_lsn: Lsn,
     manifest_lsn: Lsn,
     mut visit: impl FnMut(ScannedFrame),

@@ -21,9 +21,9 @@ use crate::inspect::{Finding, verify_on};
 use crate::log::active::Active;
 use crate::log::check::ScannedFrame;
 use crate::log::event::Event;
-use crate::log::scan::Scan;
 use crate::log::seal::read_footer;
 use crate::log::segment::ReadMode;
+use crate::log::source::Source;
 use crate::recovery::{epoch, manifests};
 use crate::state::State;
 use crate::store::open::{no_store, take_lock};
@@ -132,7 +132,7 @@ impl<'a> Repair<'a> {
         };
         let file_len = file.len().map_err(|error| Error::io("tell the length of", path, error))?;
         let mut scan =
-            Scan { file: &*file, path, segment: record.id, salt: record.salt, end: file_len, base_lsn: None };
+            Source { file: &*file, path, segment: record.id, salt: record.salt, end: file_len, base_lsn: None };
         // Behind the last frame of the segment being written to lies at most a write that was under way. Behind that of a
         // sealed one lies the footer; where that is damaged too, no one knows whether frames are missing before it.
         let mut end_is_known = true;
@@ -171,7 +171,7 @@ impl<'a> Repair<'a> {
         self.set_aside(&segment_file_name(record.id), file_len, repaired)
     }
 
-    fn copy(&mut self, scan: &Scan<'_>, frames: Vec<ScannedFrame>) -> Result<SegmentRecord> {
+    fn copy(&mut self, scan: &Source<'_>, frames: Vec<ScannedFrame>) -> Result<SegmentRecord> {
         let base_lsn = frames.first().map_or(Lsn::NONE, |frame| frame.header.lsn);
         let header = SegmentHeader {
             segment: SegmentId(self.next.next_segment_id),
