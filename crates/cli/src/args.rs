@@ -69,7 +69,7 @@ pub enum Command {
     Checkpoint(CheckpointArgs),
     /// Bring a checkpoint back, exactly
     Restore(RestoreArgs),
-    /// Set a store back to an older step, without a checkpoint: everything in it is stale then
+    /// Set a store back to an older step without a checkpoint; everything is stale then
     Rewind(RewindArgs),
 }
 

@@ -129,7 +129,7 @@ fn where_an_advance_may_be_lost_everything_is_stale_and_that_is_explained() {
     flip(&store, b"the cursor");
     let told = stdout(&repair(&store, &["--yes"]));
     let lines = [
-        " lost       what stood in 1 place, which name no rollout\n",
+        " lost       what stood in 1 place without a rollout's name\n",
         " kept       5 whole frames of damaged files\n",
         " set aside  damaged/seg-00000001.log\n",
         " stale      every rollout: an advance or a retirement may be among what was lost.",

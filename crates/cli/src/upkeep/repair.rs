@@ -103,11 +103,11 @@ fn lost(repaired: &Repaired) -> String {
     let nameless = repaired.findings.iter().filter(|finding| finding.rollouts.is_empty()).count();
     let nameless = text::counted(u64::try_from(nameless).unwrap_or(u64::MAX), "place");
     match (repaired.rollouts_lost.as_slice(), nameless.as_str()) {
-        ([], nameless) => format!("what stood in {nameless}, which name no rollout"),
+        ([], nameless) => format!("what stood in {nameless} without a rollout's name"),
         (named, "0 places") => format!("the newest data of {}", findings::listed(named)),
         (named, nameless) => {
             format!(
-                "the newest data of {}, and what stood in {nameless}, which name no rollout",
+                "the newest data of {}, and what stood in {nameless} without a rollout's name",
                 findings::listed(named)
             )
         }
