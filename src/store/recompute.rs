@@ -154,14 +154,15 @@ impl RolloutStore {
     pub fn plan_kl_ref_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
-        let published = self.core.published.read();
-        self.core.rules.check_acted(published.state.clock, step)?;
-        let state = std::sync::Arc::clone(&published.state);
+        let (snapshots, state) = {
+            let published = self.core.published.read();
+            self.core.rules.check_acted(published.state.clock, step)?;
+            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
+        };
         let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
-        for (position, snapshot) in Snapshot::of_all(&published, ids)?.into_iter().enumerate() {
-            let id = snapshot.entry.id;
-            let kl = published.index.extra(id).and_then(|extra| extra.kl);
+        for (position, snapshot) in snapshots.into_iter().enumerate() {
+            let (id, kl) = (snapshot.entry.id, snapshot.extra.kl);
             if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
                 let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
                 plan.push(position, snapshot.open(&state, &self.core.rules)?, replaces);
@@ -278,15 +279,14 @@ impl RolloutStore {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let began = Instant::now();
-        let mut due = self.plan_due(step, budget)?;
+        let due: Vec<RolloutId> = self.plan_due(step, budget)?.ids().collect();
         let mut total = Recomputed::default();
-        while !due.is_empty() {
+        for ids in due.chunks(MICRO_BATCH_ROLLOUTS) {
             if total.micro_batches > 0 && budget.time.is_some_and(|time| began.elapsed() >= time) {
                 break;
             }
             // Each micro-batch is planned again: the weights may have changed, and others may have computed some.
-            let ids: Vec<RolloutId> = due.split_first(MICRO_BATCH_ROLLOUTS).ids().collect();
-            let plan = self.plan_still_due(&ids, step)?;
+            let plan = self.plan_still_due(ids, step)?;
             if plan.is_empty() {
                 continue;
             }
@@ -303,11 +303,14 @@ impl RolloutStore {
     /// Those of `ids` that are still live and due.
     fn plan_still_due(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        let published = self.core.published.read();
-        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        let (snapshots, state) = {
+            let published = self.core.published.read();
+            let snapshots: Vec<_> = ids.iter().map(|id| Snapshot::of(&published, *id)).collect::<Result<_>>()?;
+            (snapshots, std::sync::Arc::clone(&published.state))
+        };
+        let rules = self.core.rules;
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
-        for id in ids {
-            let Some(snapshot) = Snapshot::of(&published, *id)? else { continue };
+        for snapshot in snapshots.into_iter().flatten() {
             let staleness = rules.staleness(&state.ref_clock, &snapshot.entry, step);
             if staleness.stale || staleness.out_of_window {
                 let replaces = snapshot.entry.old_lsn;
