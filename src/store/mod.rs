@@ -206,15 +206,21 @@ impl RolloutStore {
     /// # Errors
     /// As for [`WriteBatch::insert`] and [`WriteBatch::commit`].
     pub fn insert(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
-        Ok(self.commit(&[Op::Insert(Prepared::insert(rollout)?)])?.last_lsn)
+        self.commit_one(Op::Insert(Prepared::insert(rollout)?))
     }
 
-    /// Replaces one live rollout: a batch of one.
+    /// Replaces one live rollout: a batch of one. Returns the new incarnation.
     ///
     /// # Errors
     /// As for [`WriteBatch::replace`] and [`WriteBatch::commit`].
     pub fn replace(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
-        Ok(self.commit(&[Op::Replace(Prepared::insert(rollout)?)])?.last_lsn)
+        self.commit_one(Op::Replace(Prepared::insert(rollout)?))
+    }
+
+    /// Commits an operation that makes one rollout. Behind its frame the batch may carry another, of counters.
+    fn commit_one(&self, op: Op<'_>) -> Result<Lsn> {
+        let written = self.commit(&[op])?;
+        Ok(if let [Outcome::Inserted(lsn)] = written.outcomes[..] { lsn } else { written.last_lsn })
     }
 
     /// Ends rollouts and returns how many were live; the others are passed over.
