@@ -205,13 +205,20 @@ impl Writer {
             return Ok(());
         }
         core.group.wait_all(core)?;
-        self.manifest.lsn_ceiling = self.manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
-        self.manifest.ref_version_ceiling =
-            self.manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
-        self.manifest.kl_version_ceiling = self.manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
-        self.write_manifest(core).map_err(|error| match error.kind() {
-            ErrorKind::Full => error,
-            _ => core.group.poison(&error).caused_by(error),
+        let raised = Manifest {
+            lsn_ceiling: manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED),
+            ref_version_ceiling: manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED),
+            kl_version_ceiling: manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED),
+            ..manifest.clone()
+        };
+        // What a full disk did not take is not reserved: the next batch tries again.
+        let durable = std::mem::replace(&mut self.manifest, raised);
+        self.write_manifest(core).map_err(|error| {
+            self.manifest = durable;
+            match error.kind() {
+                ErrorKind::Full => error,
+                _ => core.group.poison(&error).caused_by(error),
+            }
         })
     }
 }
