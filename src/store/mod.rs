@@ -309,15 +309,14 @@ impl RolloutStore {
             let Some(end) = end else {
                 return Err(Error::invalid(format!("{count} ids above {start} are not left; ids end at 2^63")));
             };
-            let lsn = if end > writer.state.id_ceiling {
-                Some(writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn)
-            } else {
-                None
-            };
+            if end > writer.state.id_ceiling {
+                writer.ids_reserved_at = writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn;
+            }
             writer.next_id = end;
-            ((start..end).map(RolloutId::new), lsn)
+            ((start..end).map(RolloutId::new), writer.ids_reserved_at)
         };
-        lsn.map_or(Ok(()), |lsn| self.core.group.wait(&self.core, lsn))?;
+        // The reservation of another thread may be written and not durable yet.
+        self.core.group.wait(&self.core, lsn)?;
         Ok(ids)
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     next_lsn: Lsn,
     /// The next counted id to hand out.
     pub(crate) next_id: u64,
+    /// The frame that reserved the ids being handed out; none where a recovery found them reserved.
+    pub(crate) ids_reserved_at: Lsn,
 }
 
 /// What a batch became.
@@ -47,7 +49,8 @@ impl Writer {
     /// A writer behind a recovered or new store, of which no segment is being written to.
     pub(crate) fn new(manifest: Manifest, state: State) -> Self {
         let (next_id, next_lsn) = (state.id_ceiling, state.lsn.next());
-        Self { active: None, manifest, state, overlay: Overlay::default(), next_lsn, next_id }
+        let (overlay, ids_reserved_at) = (Overlay::default(), Lsn::NONE);
+        Self { active: None, manifest, state, overlay, next_lsn, next_id, ids_reserved_at }
     }
 
     /// Writes a batch; it is acknowledged only after [`super::group::Group::wait`] for its last LSN.
