@@ -273,6 +273,8 @@ impl RolloutStore {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // In a forked child the gate of a thread that is not there would never open.
+        self.core.check_writable()?;
         let updating = self.core.gate.update()?;
         self.core.check_writable()?;
         self.core.rules.check_acted(self.clock(), step)?;
