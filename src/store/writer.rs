@@ -103,7 +103,9 @@ impl Writer {
         let header = self.next_header();
         let capacity = core.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + batch_bytes);
         // Whatever becomes of the file, its number is used.
-        self.manifest.next_segment_id = header.segment.0 + 1;
+        self.manifest.next_segment_id = header.segment.0.checked_add(1).ok_or_else(|| {
+            Error::invalid(format!("{} has no segment numbers left; begin a new store", core.dir.display()))
+        })?;
         let active = Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode)?;
         let sealed = self.seal(core)?;
         let record = SegmentRecord {
