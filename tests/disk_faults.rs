@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
 use rollstore::{ErrorKind, RolloutStore};
 use rollstore_testkit::crash::changing;
@@ -76,6 +77,21 @@ fn f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole() {
         let store = open(&disk).unwrap_or_else(|error| panic!("{style:?}: {error}"));
         assert_eq!(batches(&store, &format!("{style:?}")), found + 2, "what was served before the cut is kept");
     }
+}
+
+#[test]
+fn d12_attempts_on_a_full_disk_leave_no_files_behind() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let names = || disk.list(DIR.as_ref()).unwrap();
+    let before = names();
+    disk.fail_from(disk.operation_count(), Fault::ShortWrite);
+    for _ in 0..3 {
+        assert!(store.advance_ref_version(0, None).is_err());
+    }
+    assert_eq!(names(), before);
+    disk.heal();
+    store.advance_ref_version(0, None).unwrap();
 }
 
 #[test]
