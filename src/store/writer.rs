@@ -211,7 +211,7 @@ impl Writer {
         }
         core.group.wait_all(core)?;
         let raised = Manifest {
-            lsn_ceiling: manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED),
+            lsn_ceiling: manifest.lsn_ceiling.max(lsn.saturating_add(limits::LSNS_RESERVED)),
             ref_version_ceiling: manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED),
             kl_version_ceiling: manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED),
             ..manifest.clone()
