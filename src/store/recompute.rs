@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::{EntryKind, Has};
 use crate::ids::{Lsn, RolloutId};
+use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
 use crate::store::plan::{Applied, Plan, Results};
@@ -85,12 +87,7 @@ impl RolloutStore {
     /// update's closure; `Damaged` for a rollout that cannot be read.
     pub fn plan_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        self.core.check_open()?;
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            self.core.rules.check_acted(published.state.clock, step)?;
-            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
-        };
+        let (snapshots, state) = self.look_up(ids, step)?;
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         let mut planned = HashSet::new();
         let (mut fresh, mut again, mut first_time) = (0, 0, Vec::new());
@@ -121,7 +118,7 @@ impl RolloutStore {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
         let published = self.core.published.read();
-        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        let (state, rules) = (Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let mut due = Vec::new();
@@ -153,12 +150,7 @@ impl RolloutStore {
     /// As for [`RolloutStore::plan_for`].
     pub fn plan_kl_ref_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        self.core.check_open()?;
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            self.core.rules.check_acted(published.state.clock, step)?;
-            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
-        };
+        let (snapshots, state) = self.look_up(ids, step)?;
         let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
         for (position, snapshot) in snapshots.into_iter().enumerate() {
@@ -169,6 +161,14 @@ impl RolloutStore {
             }
         }
         Ok(plan)
+    }
+
+    /// Live rollouts as of one committed state, for a plan at `step`.
+    fn look_up(&self, ids: &[RolloutId], step: u64) -> Result<(Vec<Snapshot>, Arc<State>)> {
+        self.core.check_open()?;
+        let published = self.core.published.read();
+        self.core.rules.check_acted(published.state.clock, step)?;
+        Ok((Snapshot::of_all(&published, ids)?, Arc::clone(&published.state)))
     }
 
     /// Stores the results of a plan in one commit. A result commits only where the rollout is what it was at hand-out; it
@@ -222,7 +222,7 @@ impl RolloutStore {
         }
         let (snapshots, state) = {
             let published = self.core.published.read();
-            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
+            (Snapshot::of_all(&published, ids)?, Arc::clone(&published.state))
         };
         let serve = |snapshot: Snapshot| {
             let rollout = snapshot.open(&state, &self.core.rules)?;
@@ -306,7 +306,7 @@ impl RolloutStore {
         let (snapshots, state) = {
             let published = self.core.published.read();
             let snapshots: Vec<_> = ids.iter().map(|id| Snapshot::of(&published, *id)).collect::<Result<_>>()?;
-            (snapshots, std::sync::Arc::clone(&published.state))
+            (snapshots, Arc::clone(&published.state))
         };
         let rules = self.core.rules;
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
