@@ -3,7 +3,10 @@
 //! Method: a store with something in it is given the input; its outline afterwards, and again after a reopen, is what it
 //! was before.
 
-use rollstore::{limits, Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore, Stale};
+use rollstore::{
+    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore,
+    Stale, limits,
+};
 use rollstore_testkit::scratch::{Scratch, assert_says, bare, ids, model, outline, results, with_old};
 
 /// Gives a store input that must be refused, and returns what it said.

@@ -312,7 +312,8 @@ impl RolloutStore {
                 return Err(Error::invalid(format!("{count} ids above {start} are not left; ids end at 2^63")));
             };
             if end > writer.state.id_ceiling {
-                writer.ids_reserved_at = writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn;
+                writer.ids_reserved_at =
+                    writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn;
             }
             writer.next_id = end;
             ((start..end).map(RolloutId::new), writer.ids_reserved_at)

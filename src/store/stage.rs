@@ -80,7 +80,10 @@ pub(crate) enum Outcome {
     /// The new incarnation.
     Inserted(Lsn),
     Retired(u64),
-    Applied { computed: u64, dropped: u64 },
+    Applied {
+        computed: u64,
+        dropped: u64,
+    },
     Version(u64),
 }
 
