@@ -19,6 +19,9 @@ pub const COLUMN_VALUES_MAX: u64 = RECORD_BYTES_MAX;
 /// Greatest number of named columns in one rollout.
 pub const NAMED_COLUMNS_MAX: usize = 256;
 
+/// Greatest number of columns with a provenance in one rollout: its place is stored in 8 bits.
+pub const PROVENANCES_MAX: usize = 255;
+
 /// Greatest length of a column name, engine name or string key, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 

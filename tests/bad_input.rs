@@ -4,7 +4,8 @@
 //! was before.
 
 use rollstore::{
-    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Reason, Results, RolloutId, RolloutStore, Stale, limits,
+    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore,
+    Stale, limits,
 };
 use rollstore_testkit::scratch::{Scratch, assert_says, bare, ids, model, outline, results, with_old};
 
@@ -211,6 +212,10 @@ fn sizes_above_their_limits_are_refused() {
         NewRollout::with_key(&long, 5),
         (0..=limits::NAMED_COLUMNS_MAX)
             .fold(bare(7, 5), |rollout, number| rollout.column(&format!("column {number}"), vec![1_u8])),
+        (0..limits::NAMED_COLUMNS_MAX).fold(bare(7, 5), |rollout, number| {
+            let name = format!("column {number}");
+            rollout.column(&name, vec![1_u8]).provenance(Column::Named(name), Provenance::raw("vllm"))
+        }),
         bare(7, 5).column("twice", vec![1_u8]).column("twice", vec![1_u8]),
         bare(7, 5).column("old_logps", vec![-0.5_f32; 3]),
         bare(7, 5).column("sampler_logps", vec![1_i32; 3]),

@@ -150,6 +150,34 @@ fn a_store_that_bears_the_unfinished_name_is_not_cleared() {
 }
 
 #[test]
+fn a_path_that_ends_in_a_slash_is_the_path_without_it() {
+    let root = tempfile::tempdir().unwrap();
+    let store = options().open(root.path().join("run/")).unwrap();
+    fill(&store);
+    for _ in 0..2 {
+        store.checkpoint(root.path().join("saved/")).unwrap();
+    }
+    assert_eq!(answers(&read_only(&root.path().join("saved"))), answers(&store));
+    let names: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn a_checkpoint_kept_under_another_name_is_not_cleared() {
+    for exchange in [true, false] {
+        let disk = Arc::new(SimDisk::new().with_exchange(exchange));
+        let store = options().disk(disk.clone()).open("/run").unwrap();
+        fill(&store);
+        store.checkpoint("/saved.old").unwrap();
+        for _ in 0..2 {
+            store.checkpoint("/saved").unwrap();
+        }
+        let kept = RolloutStore::options().read_only(true).disk(disk.clone()).open("/saved.old");
+        assert_eq!(answers(&kept.unwrap()), answers(&store), "exchange {exchange}");
+    }
+}
+
+#[test]
 fn names_that_file_systems_leave_about_are_in_nobodys_way() {
     let root = tempfile::tempdir().unwrap();
     let (run, saved) = (root.path().join("run"), root.path().join("saved"));

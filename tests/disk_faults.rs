@@ -3,6 +3,9 @@
 //! Method: a simulated disk fails one operation at a time of a workload, then the store is reopened on the same page
 //! cache, written to, and cut off from power.
 
+use std::sync::Arc;
+
+use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
 use rollstore::{ErrorKind, RolloutStore};
 use rollstore_testkit::crash::changing;
@@ -74,6 +77,46 @@ fn f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole() {
         let store = open(&disk).unwrap_or_else(|error| panic!("{style:?}: {error}"));
         assert_eq!(batches(&store, &format!("{style:?}")), found + 2, "what was served before the cut is kept");
     }
+}
+
+#[test]
+fn d12_attempts_on_a_full_disk_leave_no_files_behind() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let names = || disk.list(DIR.as_ref()).unwrap();
+    let before = names();
+    disk.fail_from(disk.operation_count(), Fault::ShortWrite);
+    for _ in 0..3 {
+        assert!(store.advance_ref_version(0, None).is_err());
+    }
+    assert_eq!(names(), before);
+    disk.heal();
+    store.advance_ref_version(0, None).unwrap();
+}
+
+#[test]
+fn d9_a_reservation_that_met_a_full_disk_is_made_again() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.advance_ref_version(0, None).unwrap();
+    store.checkpoint("/saved").unwrap();
+    // Versions are reserved 256 at a time, and the next one is the last of the first reservation.
+    while store.ref_version() < 254 {
+        store.advance_ref_version(0, None).unwrap();
+    }
+    disk.fail_from(disk.operation_count(), Fault::Enospc);
+    let error = store.advance_ref_version(0, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert!(disk.trace().iter().any(|op| !op.ok && op.path.ends_with("MANIFEST.tmp")), "the reservation failed");
+    disk.heal();
+    for _ in 0..20 {
+        store.advance_ref_version(0, None).unwrap();
+    }
+    let issued = store.ref_version();
+    store.abandon();
+    RolloutStore::options().disk(Arc::new(disk.clone())).restore("/saved", DIR).unwrap();
+    let next = open(&disk).unwrap().advance_ref_version(0, None).unwrap();
+    assert!(next > issued, "version {next} was issued twice, the last one was {issued}");
 }
 
 /// Fails each disk-changing operation of a workload in one way; then reopens, and writes on, twice.

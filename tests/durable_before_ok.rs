@@ -113,6 +113,28 @@ fn assert_listed_first(trace: &[Op]) {
     }
 }
 
+/// Threads that ask for ids at once: who gets some of another one's reservation waits for it too.
+#[test]
+fn no_id_is_handed_out_before_its_reservation_is_durable() {
+    for _ in 0..20 {
+        let root = tempfile::tempdir().unwrap();
+        let disk = CountingDisk::new(Arc::new(OsDisk));
+        let store = options(Arc::new(disk.clone())).open(root.path().join("rollouts")).unwrap();
+        let allocate = || {
+            drop(store.allocate_ids(1).unwrap());
+            disk.tick()
+        };
+        let first = thread::scope(|scope| {
+            let handles: Vec<_> = (0..THREADS).map(|_| scope.spawn(allocate)).collect();
+            handles.into_iter().map(|handle| handle.join().unwrap()).min()
+        });
+        let trace: Vec<Op> = disk.trace().into_iter().filter(is_log).collect();
+        let write = trace.iter().find(|op| op.kind == OpKind::Write && op.offset >= 4096).unwrap();
+        let sync = trace.iter().find(|op| op.kind == OpKind::SyncData && op.begun > write.ended).unwrap();
+        assert!(Some(sync.ended) < first, "ids at tick {first:?}, their reservation is durable at {}", sync.ended);
+    }
+}
+
 #[test]
 fn d1_each_ok_of_one_thread_follows_a_sync_on_real_files() {
     let dir = tempfile::tempdir().unwrap();

@@ -39,7 +39,9 @@ impl RolloutStore {
     /// `Invalid` where something else stands at the path; `Full`, `Poisoned`, `Io`. No half checkpoint is left under the
     /// path then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpointed> {
-        let (core, dir) = (&self.core, dir.as_ref());
+        // Without a slash at its end: names beside it are made from it.
+        let dir: &Path = &dir.as_ref().components().collect::<PathBuf>();
+        let core = &self.core;
         // One at a time: two of the same path would write into one unfinished directory.
         let _alone = core.checkpointing.lock();
         let manifest = {
@@ -90,7 +92,9 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
         Ok(()) => {}
         // Without an exchange there is a moment with neither name; never one with half a checkpoint.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            let old = beside(dir, ".old");
+            // Under the unfinished name, which is ours alone: a checkpoint that someone keeps as ".old" stays.
+            let old = beside(unfinished, ".old");
+            check_unfinished(disk, &old)?;
             remove_store(disk, &old).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
             if let Err(error) = disk.rename(unfinished, dir) {

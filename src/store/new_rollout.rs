@@ -220,10 +220,15 @@ impl<'a> NewRollout<'a> {
                 _ => {}
             }
         }
-        match self.provenances.iter().find(|(column, _)| self.values(column).is_none()) {
-            Some((column, _)) => Err(self.refuse(format_args!("provenance of {column} is given without its values"))),
-            None => Ok(()),
+        for (at, (column, _)) in self.provenances.iter().enumerate() {
+            if self.values(column).is_none() {
+                return Err(self.refuse(format_args!("provenance of {column} is given without its values")));
+            }
+            if self.provenances.iter().skip(at + 1).any(|(other, _)| other == column) {
+                return Err(self.refuse(format_args!("provenance of {column} is given twice")));
+            }
         }
+        Ok(())
     }
 
     fn check_lengths(&self) -> Result<()> {
@@ -296,6 +301,10 @@ impl<'a> NewRollout<'a> {
         }
         if named.count() > limits::NAMED_COLUMNS_MAX {
             return Err(self.refuse(format_args!("more than {} named columns", limits::NAMED_COLUMNS_MAX)));
+        }
+        let (provenances, max) = (self.provenances.len(), limits::PROVENANCES_MAX);
+        if provenances > max {
+            return Err(self.refuse(format_args!("{provenances} columns have a provenance, the limit is {max}")));
         }
         match &self.key {
             Some(key) if RolloutId::from_key(key) != self.id => {

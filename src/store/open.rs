@@ -217,12 +217,21 @@ fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<Stor
 fn check_identity(options: &Options, manifest: &Manifest, dir: &Path) -> Result<()> {
     match &options.run_identity {
         Some(given) if *given != manifest.run_identity => {
-            let (ours, theirs) = (given.escape_ascii(), manifest.run_identity.escape_ascii());
-            let message = format!("{} belongs to run \"{theirs}\", this is run \"{ours}\"", dir.display());
+            let (ours, theirs) = (start_of(given), start_of(&manifest.run_identity));
+            let message = format!(
+                "{} belongs to run \"{theirs}\", this is run \"{ours}\"; give each run a directory of its own",
+                dir.display()
+            );
             Err(Error::invalid(message).at(dir))
         }
         _ => Ok(()),
     }
+}
+
+/// As much of a run identity as fits into a message.
+fn start_of(identity: &[u8]) -> impl std::fmt::Display {
+    const SHOWN_BYTES_MAX: usize = 256;
+    identity.get(..SHOWN_BYTES_MAX).unwrap_or(identity).escape_ascii()
 }
 
 fn check_resumed(options: &Options, state: &State) -> Result<()> {

@@ -26,6 +26,9 @@ const MAGIC: [u8; 8] = *b"\xf5RolMan\x1a";
 const HEADER_BYTES: usize = 64;
 const CRC_BYTES: usize = 4;
 
+/// Greatest number that a manifest gives or reserves: no store comes so far, and what goes on above it never overflows.
+const NUMBER_MAX: u64 = 1 << 63;
+
 /// What a manifest belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManifestKind {
@@ -217,6 +220,12 @@ impl Manifest {
         }
         if self.segments.last().is_some_and(|segment| segment.id.0 >= self.next_segment_id) {
             return Some("a segment id that may be given again");
+        }
+        let (ref_next, kl_next) = (self.state.ref_clock.next, self.state.kl_clock.next);
+        let ceilings = [self.lsn_ceiling, self.ref_version_ceiling, self.kl_version_ceiling];
+        let given = [self.generation, self.epoch, self.state.lsn.get(), ref_next, kl_next];
+        if ceilings.iter().chain(&given).any(|number| *number > NUMBER_MAX) {
+            return Some("a number with too few above it");
         }
         self.state.ref_clock.defect().or_else(|| self.state.kl_clock.defect())
     }
