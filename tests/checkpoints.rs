@@ -298,3 +298,40 @@ fn relative_paths_work_and_everything_can_be_moved() {
     reader.gather(&[60.into()], rollstore::Column::OldLogps, 5, Stale::Error, &mut out).unwrap();
     assert_eq!(out.values, [-60.0; 500]);
 }
+
+#[test]
+fn a_path_with_a_slash_or_dot_behind_it_is_the_same_path() {
+    let root = tempfile::tempdir().unwrap();
+    let store = options().open(root.path().join("rollouts")).unwrap();
+    for (id, path) in (0..).zip(["saved/", "saved", "saved/.", "saved/", "new/."]) {
+        store.insert(rollout(id, 0)).unwrap();
+        store.checkpoint(root.path().join(path)).unwrap();
+        let saved = options().read_only(true).open(root.path().join(path)).unwrap();
+        assert_eq!(saved.ids(), store.ids(), "{path}");
+    }
+    for path in ["", ".", "/", ".."] {
+        let error = store.checkpoint(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{path}: {error}");
+    }
+}
+
+#[test]
+fn d8_a_link_at_the_path_or_beside_it_costs_no_checkpoint_that_it_leads_to() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    let store = options().open(path("rollouts")).unwrap();
+    store.insert(rollout(0, 0)).unwrap();
+    store.checkpoint(path("first")).unwrap();
+    for name in ["latest", "other.tmp"] {
+        std::os::unix::fs::symlink("first", path(name)).unwrap();
+    }
+    store.insert(rollout(1, 0)).unwrap();
+    for name in ["latest", "other"] {
+        let error = store.checkpoint(path(name)).unwrap_err();
+        assert!(error.to_string().contains("is a link"), "{name}: {error}");
+    }
+    for name in ["first", "latest", "other.tmp"] {
+        let saved = options().read_only(true).open(path(name)).unwrap();
+        assert_eq!(saved.ids(), [0.into()], "{name}");
+    }
+}

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
-use rollstore::{ErrorKind, RolloutStore};
+use rollstore::{ErrorKind, RolloutStore, limits};
 use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
-use rollstore_testkit::store::{DIR, open, rollout};
+use rollstore_testkit::store::{DIR, open, options, rollout};
 
 /// Commits batches until one fails; returns how many were acknowledged, with the error.
 fn write(store: &RolloutStore, first: u64, batches: u64) -> (u64, Option<rollstore::Error>) {
@@ -229,4 +229,43 @@ fn d12_a_full_disk_fails_the_batch_and_writing_resumes_when_space_returns() {
     assert_eq!(batches(&open(&disk).unwrap(), "closed and opened again"), done + 5);
     let names = rollstore::disk::Disk::list(&disk, DIR.as_ref()).unwrap();
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "{names:?}: no half object is left");
+}
+
+#[test]
+fn d09_versions_that_a_full_disk_kept_from_being_reserved_are_not_given_out() {
+    let begin = || {
+        let disk = SimDisk::new();
+        let store = options(Arc::new(disk.clone())).segment_bytes(limits::SEGMENT_BYTES_DEFAULT).open(DIR).unwrap();
+        store.checkpoint("/saved").unwrap();
+        store.advance_ref_version(1, None).unwrap();
+        (disk, store)
+    };
+    // The advance that reserves is the one that writes a manifest.
+    let (disk, store) = begin();
+    let names = || {
+        let names = rollstore::disk::Disk::list(&disk, DIR.as_ref()).unwrap();
+        names.into_iter().filter(|name| name.to_string_lossy().starts_with("MANIFEST")).max()
+    };
+    let (before, mut advances) = (names(), 0);
+    while names() == before {
+        store.advance_ref_version(1, None).unwrap();
+        advances += 1;
+    }
+    store.abandon();
+
+    let (disk, store) = begin();
+    for _ in 1..advances {
+        store.advance_ref_version(1, None).unwrap();
+    }
+    disk.set_capacity(Some(0));
+    assert_eq!(store.advance_ref_version(1, None).unwrap_err().kind(), ErrorKind::Full);
+    disk.set_capacity(None);
+    for _ in 0..8 {
+        store.advance_ref_version(1, None).unwrap();
+    }
+    let abandoned = store.ref_version();
+    store.abandon();
+    options(Arc::new(disk.clone())).restore("/saved", DIR).unwrap();
+    let next = open(&disk).unwrap().advance_ref_version(1, None).unwrap();
+    assert!(next > abandoned, "version {next} of at most {abandoned} is used twice");
 }

@@ -103,6 +103,10 @@ impl Disk for CountingDisk {
         self.run(OpKind::EntryKind, path, || self.inner.entry_kind(path))
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        self.run(OpKind::EntryKind, path, || self.inner.is_link(path))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.run(OpKind::Rename, from, || self.inner.rename(from, to))
     }

@@ -124,6 +124,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// What stands at a path, following links; `None` where nothing does.
     fn entry_kind(&self, path: &Path) -> io::Result<Option<EntryKind>>;
 
+    /// Whether a name is a symbolic link. False, as here, on a file system that has none.
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Renames a file, replacing one of the new name, or a directory, whose new name must be free.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 

@@ -3,6 +3,7 @@
 //! Knows nothing of ids that exist, clocks or versions that were issued: the writer checks those in commit order.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::format::dtype::DType;
@@ -220,13 +221,22 @@ impl<'a> NewRollout<'a> {
                 _ => {}
             }
         }
-        for (at, (column, _)) in self.provenances.iter().enumerate() {
+        self.check_provenances()
+    }
+
+    fn check_provenances(&self) -> Result<()> {
+        let mut seen = HashSet::with_capacity(self.provenances.len());
+        for (column, _) in &self.provenances {
             if self.values(column).is_none() {
                 return Err(self.refuse(format_args!("provenance of {column} is given without its values")));
             }
-            if self.provenances.iter().skip(at + 1).any(|(other, _)| other == column) {
+            if !seen.insert(column) {
                 return Err(self.refuse(format_args!("provenance of {column} is given twice")));
             }
+        }
+        if seen.len() > limits::PROVENANCES_MAX {
+            let max = limits::PROVENANCES_MAX;
+            return Err(self.refuse(format_args!("{} columns have a provenance, the limit is {max}", seen.len())));
         }
         Ok(())
     }
@@ -301,10 +311,6 @@ impl<'a> NewRollout<'a> {
         }
         if named.count() > limits::NAMED_COLUMNS_MAX {
             return Err(self.refuse(format_args!("more than {} named columns", limits::NAMED_COLUMNS_MAX)));
-        }
-        let (provenances, max) = (self.provenances.len(), limits::PROVENANCES_MAX);
-        if provenances > max {
-            return Err(self.refuse(format_args!("{provenances} columns have a provenance, the limit is {max}")));
         }
         match &self.key {
             Some(key) if RolloutId::from_key(key) != self.id => {

@@ -188,8 +188,12 @@ impl Writer {
 
     /// Writes the next generation, with the state as it is. Nothing may be pending.
     fn write_manifest(&mut self, core: &Core) -> Result<()> {
+        self.put_manifest(core, self.manifest.clone())
+    }
+
+    /// Makes `manifest` the next generation. Where that fails, what was last written is still what counts.
+    fn put_manifest(&mut self, core: &Core, mut manifest: Manifest) -> Result<()> {
         debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
-        let mut manifest = self.manifest.clone();
         manifest.state = self.state.to_snapshot();
         manifest.generation += 1;
         manifests::write(&*core.disk, &core.dir, &manifest)?;
@@ -210,20 +214,13 @@ impl Writer {
             return Ok(());
         }
         core.group.wait_all(core)?;
-        let raised = Manifest {
-            lsn_ceiling: manifest.lsn_ceiling.max(lsn.saturating_add(limits::LSNS_RESERVED)),
-            ref_version_ceiling: manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED),
-            kl_version_ceiling: manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED),
-            ..manifest.clone()
-        };
-        // What a full disk did not take is not reserved: the next batch tries again.
-        let durable = std::mem::replace(&mut self.manifest, raised);
-        self.write_manifest(core).map_err(|error| {
-            self.manifest = durable;
-            match error.kind() {
-                ErrorKind::Full => error,
-                _ => core.group.poison(&error).caused_by(error),
-            }
+        let mut raised = self.manifest.clone();
+        raised.lsn_ceiling = raised.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
+        raised.ref_version_ceiling = raised.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
+        raised.kl_version_ceiling = raised.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
+        self.put_manifest(core, raised).map_err(|error| match error.kind() {
+            ErrorKind::Full => error,
+            _ => core.group.poison(&error).caused_by(error),
         })
     }
 }
