@@ -313,7 +313,7 @@ impl<'b, 's> Stage<'b, 's> {
         }
         let mut counters = self.staged.state.counters;
         pending.add_to(&mut counters);
-        counters.dropped += dropped;
+        counters.dropped = counters.dropped.saturating_add(dropped);
         let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
         // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
         let lives =
