@@ -5,6 +5,8 @@
 pub mod bytes;
 pub mod child;
 pub mod crash;
+pub mod fuzz;
+pub mod model;
 pub mod scratch;
 pub mod settings;
 pub mod state;
