@@ -75,6 +75,14 @@ pub const INDEX_FLUSH_CHANGES: usize = 50_000;
 pub(crate) const LSNS_RESERVED: u64 = 1 << 32;
 pub(crate) const VERSIONS_RESERVED: u64 = 256;
 
+/// Greatest LSN, version, epoch, generation, ceiling or segment id's next that is believed: counting up from 0 never comes
+/// here, and what is counted up from here never overflows.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
+/// Greatest id of a segment that is believed, for the same reason.
+pub(crate) const SEGMENT_ID_MAX: u32 = 1 << 31;
+
+const _: () = assert!(NUMBER_MAX + LSNS_RESERVED * 4 < u64::MAX / 2, "room to count on");
 const _: () = assert!(META_BYTES_MAX < RECORD_BYTES_MAX, "a descriptor fits in a record");
 const _: () = assert!(METADATA_BYTES_MAX as u64 * 4 < META_BYTES_MAX, "metadata and names fit in a descriptor");
 const _: () = assert!(

@@ -318,7 +318,7 @@ impl<'b, 's> Stage<'b, 's> {
         }
         let mut counters = self.staged.state.counters;
         pending.add_to(&mut counters);
-        counters.dropped += dropped;
+        counters.dropped = counters.dropped.saturating_add(dropped);
         let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
         let mut used = Vec::with_capacity(pending.used.len());
         for Incarnation { id, insert_lsn } in &pending.used {
