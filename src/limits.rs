@@ -77,8 +77,10 @@ pub(crate) const VERSIONS_RESERVED: u64 = 256;
 
 const _: () = assert!(META_BYTES_MAX < RECORD_BYTES_MAX, "a descriptor fits in a record");
 const _: () = assert!(METADATA_BYTES_MAX as u64 * 4 < META_BYTES_MAX, "metadata and names fit in a descriptor");
-const _: () =
-    assert!(NAME_BYTES_MAX as u64 * (NAMED_COLUMNS_MAX + PROVENANCES_MAX) as u64 * 2 < META_BYTES_MAX, "names fit in a descriptor");
+const _: () = assert!(
+    NAME_BYTES_MAX as u64 * (NAMED_COLUMNS_MAX + PROVENANCES_MAX) as u64 * 2 < META_BYTES_MAX,
+    "names fit in a descriptor"
+);
 const _: () = assert!(RECORD_BYTES_MAX < BATCH_BYTES_MAX, "the largest record fits in a batch");
 const _: () = assert!(BATCH_BYTES_MAX / 64 < u32::MAX as u64, "a batch fits in a location's offset");
 const _: () = assert!(CURSOR_BYTES_MAX as u64 * 2 < MANIFEST_BYTES_MAX, "a cursor fits in a manifest");

@@ -4,7 +4,8 @@
 //! was before.
 
 use rollstore::{
-    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore, Stale, limits,
+    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore,
+    Stale, limits,
 };
 use rollstore_testkit::scratch::{Scratch, assert_says, bare, ids, model, outline, results, with_old};
 

@@ -62,8 +62,7 @@ impl Disk for OsDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         // A pipe of this name must not make us wait for someone to write into it.
         let no_wait = OFlags::NONBLOCK.bits().cast_signed();
-        let opened =
-            OpenOptions::new().read(true).write(access == Access::ReadWrite).custom_flags(no_wait).open(path);
+        let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).custom_flags(no_wait).open(path);
         let file = opened.map_err(|error| explain(error, path))?;
         Ok(Arc::new(OsFile { file }))
     }
