@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread;
 
 use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
 use rollstore_testkit::child;
@@ -237,6 +238,23 @@ fn d10_closing_a_writer_that_lost_its_lock_touches_nothing() {
     assert_eq!(contents(root.path()), before);
     second.close().unwrap();
     assert_eq!(options().open(root.path()).unwrap().len(), 2);
+}
+
+#[test]
+fn d10_a_close_that_another_handle_began_is_waited_for() {
+    for _ in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_in(dir.path());
+        let other = store.clone();
+        thread::scope(|scope| {
+            scope.spawn(|| store.close().unwrap());
+            while other.get(1.into()).is_ok() {
+                thread::yield_now();
+            }
+            other.close().unwrap();
+            options().open(dir.path()).expect("the lock is free once a close returned");
+        });
+    }
 }
 
 #[test]

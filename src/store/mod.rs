@@ -382,11 +382,13 @@ impl Closer {
             std::mem::forget(Arc::clone(core));
             return Ok(());
         }
+        // Held to the end: a second close must not return before the store is closed.
+        let mut flusher = self.flusher.lock();
         if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         core.flusher.stop();
-        if let Some(thread) = self.flusher.lock().take() {
+        if let Some(thread) = flusher.take() {
             let _ = thread.join();
         }
         let result = if flush && !core.read_only { self.flush() } else { Ok(()) };
