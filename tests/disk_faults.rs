@@ -131,9 +131,9 @@ fn sweep(fault: Fault, lasting: bool) {
         let when = format!("{fault:?} at {op:?}");
         let disk = SimDisk::new();
         if lasting {
-            disk.fail_from(op.number, fault)
+            disk.fail_from(op.number, fault);
         } else {
-            disk.fail_at(op.number, fault)
+            disk.fail_at(op.number, fault);
         }
         let mut acknowledged = 0;
         if let Ok(store) = open(&disk) {

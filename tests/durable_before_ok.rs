@@ -14,6 +14,7 @@ use rollstore::disk::Disk;
 use rollstore::disk::counting::{CountingDisk, Op, OpKind};
 use rollstore::disk::os::OsDisk;
 use rollstore::disk::sim::SimDisk;
+use rollstore_testkit::grouping::GroupingDisk;
 use rollstore_testkit::store::{DIR, options, rollout_of};
 
 const THREADS: u64 = 8;
@@ -149,7 +150,8 @@ fn d1_each_ok_of_eight_threads_follows_a_sync_on_real_files() {
 
 #[test]
 fn d1_each_ok_of_eight_threads_follows_a_sync_on_a_simulated_disk() {
-    check(Arc::new(SimDisk::new()), DIR.as_ref(), THREADS);
+    let disk = GroupingDisk::new(Arc::new(SimDisk::new()), THREADS);
+    check(Arc::new(disk), DIR.as_ref(), THREADS);
 }
 
 #[test]
@@ -169,4 +171,21 @@ fn a_replaced_manifest_is_whole_and_durable_before_its_name() {
         assert!(sync.is_some_and(|sync| sync.ok), "renamed before it was durable: {rename:?}");
     }
     assert!(count >= 3, "the first generation, the first segment's, and the last one");
+}
+
+#[test]
+fn one_sync_covers_the_batches_of_several_threads() {
+    let disk = SimDisk::new();
+    let grouping = Arc::new(GroupingDisk::new(Arc::new(disk.clone()), THREADS));
+    let counting = CountingDisk::new(grouping);
+    let store = options(Arc::new(counting.clone())).segment_bytes(1 << 30).open(DIR).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || (0..BATCHES).for_each(|round| commit(store, thread * BATCHES + round)));
+        }
+    });
+    let syncs = counting.trace().iter().filter(|op| is_log(op) && op.kind == OpKind::SyncData).count() as u64;
+    let batches = THREADS * BATCHES;
+    assert!(syncs < batches / 2, "{syncs} syncs for {batches} batches");
 }

@@ -131,6 +131,10 @@ impl Disk for CountingDisk {
         self.run(OpKind::Lock, path, || self.inner.lock(path, owner))
     }
 
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
     fn file_system(&self, path: &Path) -> io::Result<FileSystem> {
         self.inner.file_system(path)
     }

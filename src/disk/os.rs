@@ -53,6 +53,10 @@ const OWNER_READS_MAX: u32 = 50;
 pub struct OsDisk;
 
 impl Disk for OsDisk {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|error| explain(error, path))?;

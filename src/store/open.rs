@@ -252,7 +252,7 @@ fn build(
 ) -> Core {
     let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
     let group = Group::new(state.lsn);
     let published = Published {

@@ -5,6 +5,7 @@
 pub mod bytes;
 pub mod child;
 pub mod crash;
+pub mod grouping;
 pub mod scratch;
 pub mod settings;
 pub mod state;
