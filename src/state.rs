@@ -85,9 +85,9 @@ impl State {
             Event::Retire { victims, reason, unused } => {
                 let count = victims.len() as u64;
                 if let Some(total) = self.counters.retired.get_mut(usize::from(*reason)) {
-                    *total += count;
+                    *total = total.saturating_add(count);
                 }
-                self.counters.retired_unused += unused;
+                self.counters.retired_unused = self.counters.retired_unused.saturating_add(*unused);
             }
             Event::Advance { clock, version, label, step } => {
                 let clock = match clock {
@@ -115,13 +115,13 @@ impl State {
 
     fn apply_rollout(&mut self, entry: &FrameEntry) {
         if entry.kind == EntryKind::Insert {
-            self.counters.inserted += 1;
+            self.counters.inserted = self.counters.inserted.saturating_add(1);
             // Ids handed out later lie above every counted one that was used.
             if !entry.id.is_keyed() {
                 self.id_ceiling = self.id_ceiling.max(entry.id.get().saturating_add(1));
             }
         } else {
-            self.counters.computed += 1;
+            self.counters.computed = self.counters.computed.saturating_add(1);
             // A recompute's born step is the step that its plan was made at: the trainer acted there.
             self.act(entry.born_step);
         }

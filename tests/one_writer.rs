@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use rollstore::{Error, ErrorKind, NewRollout, Options, RolloutStore};
+use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
 use rollstore_testkit::child;
 
 fn options() -> Options {
@@ -308,12 +308,13 @@ fn d10_a_forked_child_cannot_write_and_takes_nothing_away() {
             refused(child_handle.checkpoint(root.path().join("saved")).map(drop)),
             refused(child_handle.allocate_ids(1).map(drop)),
             refused(child_handle.weight_update(1, || Ok::<_, Error>(()))),
+            refused(child_handle.rewind(0, Rewind::Keep).map(drop)),
             child_handle.get(1.into()).is_ok_and(|view| view.is_some()),
             child_handle.close().is_ok(),
         ];
         u8::try_from(checks.iter().filter(|passed| **passed).count()).unwrap_or(u8::MAX)
     });
-    assert_eq!(passed, 8, "checks that passed in the child");
+    assert_eq!(passed, 9, "checks that passed in the child");
     assert_eq!(contents(&dir), before, "the child changed files");
     assert_eq!(names(root.path()), ["rollouts"]);
     assert_locked_by(&options().open(&dir).unwrap_err(), parent);

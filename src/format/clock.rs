@@ -62,7 +62,7 @@ impl VersionClock {
 
     /// Makes `version`, which was not issued before, a child of the current one.
     pub(crate) fn follow(&mut self, version: u64, label: Option<u64>) {
-        self.next = version;
+        self.next = self.next.max(version);
         let version = self.issue();
         match self.lineage.last_mut() {
             Some(interval) if interval.last.checked_add(1) == Some(version) => interval.last = version,
@@ -78,7 +78,7 @@ impl VersionClock {
     /// Makes `version`, which was not issued before, the only one of the lineage: every version before is of no lineage,
     /// and its label of no meaning.
     pub(crate) fn restart(&mut self, version: u64) {
-        self.next = version;
+        self.next = self.next.max(version);
         let version = self.issue();
         self.lineage = vec![VersionInterval { first: version, last: version }];
         self.labels.clear();

@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 use super::fault::{Fault, ensure};
 use super::kind::{FrameFlags, FrameKind, IGNORABLE, SCHEMA_CONTROL};
 use crate::ids::{Lsn, RolloutId, SegmentId};
-use crate::limits::{BATCH_FRAMES_MAX, META_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{BATCH_FRAMES_MAX, META_BYTES_MAX, NUMBER_MAX, RECORD_BYTES_MAX};
 
 /// Bytes to whose multiples frames, arrays and descriptors are aligned: a cache line, and enough for any vector load.
 pub(crate) const FRAME_ALIGN: u64 = 64;
@@ -187,6 +187,9 @@ impl FrameHeader {
         let fits = frame_len <= RECORD_BYTES_MAX;
         ensure(fits, "frame length", 56, format_args!("at most {RECORD_BYTES_MAX}"), frame_len)?;
         let frames = self.frames_in_batch;
+        let numbers = [self.lsn, self.durable_lsn, self.insert_lsn].map(Lsn::get);
+        let greatest = numbers.into_iter().fold(self.ref_version, u64::max);
+        ensure(greatest <= NUMBER_MAX, "frame number or version", 8, format_args!("at most {NUMBER_MAX}"), greatest)?;
         let counted = (1..=BATCH_FRAMES_MAX).contains(&frames);
         ensure(counted, "frames in batch", 80, format_args!("1 to {BATCH_FRAMES_MAX}"), frames)
     }

@@ -190,14 +190,20 @@ impl Verifier<'_> {
 
     /// The segment being written to: bytes behind the last whole batch are in flight unless they were acknowledged.
     fn unsealed(&mut self, scan: &Source<'_>, base_lsn: Lsn, manifest_lsn: Lsn) -> Result<()> {
-        let end = match scan_unsealed(scan, base_lsn, manifest_lsn, drop) {
-            Ok(tail) => tail.end,
-            Err(error) if error.kind() == ErrorKind::Damaged => scan.end,
+        let (end, damaged) = match scan_unsealed(scan, base_lsn, manifest_lsn, drop) {
+            Ok(tail) => (tail.end, None),
+            Err(error) if error.kind() == ErrorKind::Damaged => (scan.end, Some(error)),
             Err(error) => return Err(error),
         };
         self.seen.bytes += end;
         self.seen.in_flight_bytes += scan.end - end;
-        self.frames(&Source { end, ..*scan }, false).map(drop)
+        let known = self.seen.findings.len();
+        self.frames(&Source { end, ..*scan }, false)?;
+        // Every frame that is there may be whole, and acknowledged ones missing behind them.
+        match damaged.filter(|_| self.seen.findings.len() == known) {
+            Some(error) => self.note(&error),
+            None => Ok(()),
+        }
     }
 
     /// The segment's header. Frames are found without it: what they need of it, the manifest says too.

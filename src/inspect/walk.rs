@@ -21,6 +21,15 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// The header of what stands here, where it is whole.
+    pub(crate) fn header(&self) -> Option<&FrameHeader> {
+        match self {
+            Self::Frame(frame) => Some(&frame.header),
+            Self::Damaged { header, .. } => Some(header),
+            Self::Lost { .. } => None,
+        }
+    }
+
     /// The rollout that damage belongs to, where the header still tells.
     pub(crate) fn rollout(&self) -> Option<RolloutId> {
         match self {

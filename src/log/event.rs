@@ -17,6 +17,7 @@ use crate::format::meta::{
     RolloutMeta,
 };
 use crate::ids::{Lsn, RolloutId};
+use crate::limits::NUMBER_MAX;
 
 /// Which version clock an advance moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,11 +218,11 @@ impl Event {
                 let given = |bit, value| meta.has(bit).then_some(value);
                 let label = given(ControlMeta::LABEL, meta.label.to_native());
                 let step = given(ControlMeta::STEP, meta.step.to_native());
-                Ok(Self::Advance { clock, version: meta.version.to_native(), label, step })
+                Ok(Self::Advance { clock, version: version_of(meta)?, label, step })
             }
             FrameKind::Rewind => {
                 let meta = meta::control_meta(meta, header.body_len)?;
-                let (step, kl_version) = (meta.step.to_native(), meta.version.to_native());
+                let (step, kl_version) = (meta.step.to_native(), version_of(meta)?);
                 Ok(Self::Rewind { step, ref_version: header.ref_version, kl_version })
             }
             FrameKind::Cursor => {
@@ -240,6 +241,15 @@ impl Event {
             }
         }
     }
+}
+
+/// The version that a frame issues.
+fn version_of(meta: &ArchivedControlMeta) -> Result<u64, Fault> {
+    let version = meta.version.to_native();
+    if version <= NUMBER_MAX {
+        return Ok(version);
+    }
+    Err(Fault::damaged("version", 0, format_args!("at most {NUMBER_MAX}"), version))
 }
 
 fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRolloutMeta) -> Result<FrameEntry, Fault> {

@@ -13,6 +13,9 @@ pub(crate) fn begin(next: &mut Manifest, others: &[&Manifest]) {
         highest(|manifest| manifest.ref_version_ceiling),
         highest(|manifest| manifest.kl_version_ceiling),
     );
+    // A repair may have found frames that no ceiling knows of.
+    let (lsn, ref_version) = (lsn.max(next.state.lsn.get()), ref_version.max(next.state.ref_clock.next));
+    let kl_version = kl_version.max(next.state.kl_clock.next);
     next.epoch = highest(|manifest| manifest.epoch) + 1;
     // No frame of this lineage lies between its last one and the ceiling.
     next.state.lsn = Lsn::new(lsn);

@@ -100,7 +100,25 @@ impl Survey {
         let active = listed.iter().find(|listed| listed.record.state == SegmentState::Active);
         let tail = active.map(|listed| tail::read(request.disk, listed, state.lsn)).transpose()?;
         log_bytes_read += tail.as_ref().map_or(0, |tail| tail.bytes_read);
-        Ok(Self { manifest, state, listed, tail, log_bytes_read })
+        let survey = Self { manifest, state, listed, tail, log_bytes_read };
+        survey.check_numbers()?;
+        Ok(survey)
+    }
+
+    /// Refuses frames with numbers that were never reserved: no writer comes there.
+    fn check_numbers(&self) -> Result<()> {
+        let state = self.end_state();
+        let (ref_version, kl_version) = (state.ref_clock.next, state.kl_clock.next);
+        let active = self.listed.iter().find(|listed| listed.record.state == SegmentState::Active);
+        match active {
+            Some(active) if !self.manifest.covers(state.lsn, ref_version, kl_version) => {
+                let expected = "frames and versions below the manifest's ceilings".to_owned();
+                let found = format!("up to frame {}, ref version {ref_version}, KL version {kl_version}", state.lsn);
+                let offset = SEGMENT_HEADER_BYTES as u64;
+                Err(Error::damaged(Damage { file: active.path.clone(), offset, expected, found }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The state at the end of the log.

@@ -1,6 +1,6 @@
 //! What the handles of one open store share, and the lock order: writer, then group, then published.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ pub(crate) struct Core {
 pub(crate) struct Published {
     pub(crate) index: MemoryIndex,
     pub(crate) state: Arc<State>,
-    pub(crate) segments: HashMap<SegmentId, Arc<Segment>>,
+    pub(crate) segments: BTreeMap<SegmentId, Arc<Segment>>,
     /// The segment that is written to; all others are finished.
     pub(crate) active: Option<SegmentId>,
 }

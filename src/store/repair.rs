@@ -27,6 +27,7 @@ use crate::log::source::Source;
 use crate::recovery::{epoch, manifests};
 use crate::state::State;
 use crate::store::open::{no_store, take_lock};
+use crate::store::options::Options;
 use crate::store::transfer::Transfer;
 use crate::store::{RolloutStore, random};
 
@@ -67,8 +68,17 @@ impl RolloutStore {
     }
 }
 
-/// [`RolloutStore::repair`] on another file system.
-pub(crate) fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
+impl Options {
+    /// [`RolloutStore::repair`] on the file system of these options.
+    ///
+    /// # Errors
+    /// As for [`RolloutStore::repair`].
+    pub fn repair(&self, dir: impl AsRef<Path>) -> Result<Repaired> {
+        repair(&*self.disk, dir.as_ref())
+    }
+}
+
+fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
     let newest = || manifests::newest(disk, dir)?.ok_or_else(|| no_store(dir));
     if newest()?.kind == ManifestKind::Checkpoint {
         let message = format!("{} is a checkpoint, which never changes; restore another one", dir.display());
@@ -148,8 +158,19 @@ impl<'a> Repair<'a> {
         let is_active = record.state == SegmentState::Active;
         let mut frames = Vec::new();
         let mut lost = false;
+        // The last frame seen, and the last that is known to have been there: by the manifest, or by a frame before it.
+        let mut last = Lsn::new(record.base_lsn.get().saturating_sub(1));
+        let mut attested = match record.state {
+            SegmentState::Active => self.state.lsn,
+            SegmentState::Cut { end_lsn, .. } => end_lsn,
+            SegmentState::Sealed { .. } => Lsn::NONE,
+        };
         walk(&scan, SEGMENT_HEADER_BYTES as u64..end, &mut 0, |step| {
             repaired.rollouts_lost.extend(step.rollout());
+            if let Some(header) = step.header() {
+                last = last.max(header.lsn);
+                attested = if is_active { attested.max(header.durable_lsn) } else { attested };
+            }
             match step {
                 Step::Frame(frame) => frames.push(*frame),
                 Step::Lost { next, .. } if next == end && is_active => {}
@@ -159,7 +180,7 @@ impl<'a> Repair<'a> {
             }
             Ok(())
         })?;
-        repaired.all_stale |= lost || !end_is_known;
+        repaired.all_stale |= lost || last < attested || !end_is_known;
         repaired.frames_kept += frames.len() as u64;
         let state_lsn = self.state.lsn;
         let newer = frames.iter().filter(|frame| frame.header.lsn > state_lsn);

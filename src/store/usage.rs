@@ -44,9 +44,9 @@ impl Pending {
     }
 
     pub(crate) fn add_to(&self, counters: &mut Counters) {
-        counters.asked += self.asked;
-        counters.served += self.served;
-        counters.dropped += self.dropped;
+        counters.asked = counters.asked.saturating_add(self.asked);
+        counters.served = counters.served.saturating_add(self.served);
+        counters.dropped = counters.dropped.saturating_add(self.dropped);
     }
 }
 

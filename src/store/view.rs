@@ -8,7 +8,7 @@ use crate::format::entry::Has;
 use crate::format::meta::{ColumnCode, RolloutMeta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::index::{Entry, Extra};
-use crate::log::event::Incarnation;
+use crate::log::event::{Incarnation, value_count};
 use crate::log::frame::{Frame, RawColumn};
 use crate::log::segment::Segment;
 use crate::state::State;
@@ -30,12 +30,12 @@ pub struct Rollout {
     state: Arc<State>,
     insert: Frame,
     /// Where newer log-probs lie; opened when asked for.
-    old: Option<Part>,
-    kl: Option<Part>,
-    first_old: Option<Part>,
+    old: Option<Box<Part>>,
+    kl: Option<Box<Part>>,
+    first_old: Option<Box<Part>>,
 }
 
-/// A frame beside the insert, opened when asked for.
+/// A frame beside the insert, opened when asked for. Few rollouts have one, so that views keep only room for a pointer.
 #[derive(Debug)]
 struct Part {
     segment: Arc<Segment>,
@@ -45,8 +45,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Self> {
-        Ok(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() })
+    fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Box<Self>> {
+        Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
     }
 
     fn frame(&self, id: RolloutId) -> Result<&Frame> {
@@ -62,11 +62,11 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
-    extra: Extra,
+    pub(crate) extra: Extra,
     segment: Arc<Segment>,
-    old: Option<Part>,
-    kl: Option<Part>,
-    first_old: Option<Part>,
+    old: Option<Box<Part>>,
+    kl: Option<Box<Part>>,
+    first_old: Option<Box<Part>>,
 }
 
 impl Snapshot {
@@ -306,7 +306,8 @@ impl Rollout {
         self.typed(&column)
     }
 
-    /// Every column that the rollout has, in the order of the well-known ones, then the named ones.
+    /// Every column that the rollout has, in the order of the well-known ones, then the named ones. One that cannot be read
+    /// is among them: reading it says why.
     #[must_use]
     pub fn columns(&self) -> Vec<ColumnInfo> {
         let Ok(meta) = self.insert.meta() else { return Vec::new() };
@@ -333,15 +334,27 @@ impl Rollout {
             Column::KlRefLogps => self.extra.kl.map(|kl| kl.version),
             _ => None,
         };
-        let frame = self.frame_of(&column).ok()?;
-        let meta = frame.meta().ok()?;
+        let meta = match self.frame_of(&column).and_then(Frame::meta) {
+            Ok(meta) => meta,
+            // It is there, and reading it says what is wrong with it.
+            Err(_) => {
+                let len = self.completion_len();
+                return Some(ColumnInfo { dtype: DType::F32, len, version, provenance: None, column });
+            }
+        };
         let found = match &column {
             Column::Named(name) => meta.named(name),
             known => meta.column(known.code()?),
         }?;
-        let bytes = usize::try_from(found.range.end - found.range.start).ok()?;
-        let len = bytes / found.dtype.size_bytes();
+        let len = value_count(&found) as usize;
         Some(ColumnInfo { dtype: found.dtype, len, version, provenance: self.provenance(&column), column })
+    }
+
+    /// Completion tokens, by the index.
+    fn completion_len(&self) -> usize {
+        let prompt = self.insert.meta().ok().and_then(|meta| meta.column(ColumnCode::PROMPT_IDS));
+        let prompt = prompt.map_or(0, |column| value_count(&column));
+        self.entry.token_count.saturating_sub(prompt) as usize
     }
 
     /// How a column was made, where the caller said. Log-probs that were computed again carry none.

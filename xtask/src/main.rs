@@ -1,16 +1,19 @@
-//! The project's chores, one word each: `cargo xtask test`.
+//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`.
 //!
-//! May touch cargo. Needs nothing but a Rust toolchain.
+//! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask fuzz TARGET SECONDS
 
-Runs every test: units, suites, documentation examples, and the programs in examples/.
-ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).";
+test  Runs every test: units, suites, documentation examples, and the programs in examples/.
+      ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
+      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.";
 
 /// The variable that the long suites read.
 const SCALE: &str = "ROLLSTORE_TEST_SCALE";
@@ -19,6 +22,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             Ok(())
@@ -54,6 +58,58 @@ fn test(extra: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// Fuzzes one target. What is found on the way stays in the build directory: the corpus holds what was chosen.
+fn fuzz(arguments: &[String]) -> Result<(), String> {
+    /// Memory of the fuzzer that is too much: an input that takes more is one whose length was believed.
+    const RSS_MIB_MAX: u32 = 2048;
+    /// Time for one input that is too long.
+    const INPUT_SECONDS_MAX: u32 = 20;
+    let [target, seconds] = arguments else { return Err(USAGE.to_owned()) };
+    let seconds: u32 = seconds.parse().map_err(|error| format!("{seconds:?} seconds: {error}"))?;
+    let root = root();
+    if !root.join("fuzz/fuzz_targets").join(target).with_extension("rs").exists() {
+        return Err(format!("there is no target {target:?}\n{USAGE}"));
+    }
+    if !runs(Command::new(cargo_program()).args(["fuzz", "--version"])) {
+        run(Command::new(cargo_program()).args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+    let found = root.join("fuzz/target/found").join(target);
+    std::fs::create_dir_all(&found).map_err(|error| format!("could not create {}: {error}", found.display()))?;
+    let corpus = root.join("fuzz/corpus").join(target);
+    // cargo-fuzz needs options of the compiler that stable refuses: nightly has them, and so has this variable.
+    let has_nightly = runs(Command::new("cargo").args(["+nightly", "--version"]));
+    let mut command = Command::new(if has_nightly { "cargo".into() } else { cargo_program() });
+    if has_nightly {
+        command.arg("+nightly");
+    } else {
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
+    // Cargo tells its children which toolchain they are of; the fuzzer's may be another.
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command.args(["fuzz", "run", target]).args([&found, &corpus]).arg("--");
+    command.arg(format!("-max_total_time={seconds}")).arg(format!("-rss_limit_mb={RSS_MIB_MAX}"));
+    command.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg("-max_len=16384").arg("-print_final_stats=1");
+    run(command.current_dir(&root))
+}
+
+/// Whether a command is there and succeeds; its output is nobody's.
+fn runs(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    eprintln!("+ {command:?}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("could not start {command:?}: {error}")),
+    }
+}
+
+fn cargo_program() -> std::ffi::OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 /// The names of the programs in `examples/`, in order.
 fn examples(root: &Path) -> Result<Vec<String>, String> {
     let folder = root.join("examples");
@@ -75,8 +131,7 @@ fn examples(root: &Path) -> Result<Vec<String>, String> {
 fn cargo(root: &Path, scale: &str, arguments: &[&str]) -> Result<(), String> {
     let line = format!("cargo {}", arguments.join(" "));
     eprintln!("+ {SCALE}={scale} {line}");
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(arguments).env(SCALE, scale).current_dir(root).status();
+    let status = Command::new(cargo_program()).args(arguments).env(SCALE, scale).current_dir(root).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{line}: {status}")),

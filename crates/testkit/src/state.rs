@@ -80,17 +80,33 @@ impl StoreState {
     ///
     /// # Errors
     /// What reading met.
+    ///
+    /// # Panics
+    /// Where a rollout is listed and cannot be had.
     pub fn of(store: &RolloutStore) -> rollstore::Result<Self> {
+        let (state, mut unreadable) = Self::of_readable(store)?;
+        unreadable.pop().map_or(Ok(state), |(_, error)| Err(error))
+    }
+
+    /// The same of a store that may be damaged: without the rollouts that cannot be read, which are told with their errors.
+    ///
+    /// # Errors
+    /// Where the store is closed.
+    pub fn of_readable(store: &RolloutStore) -> rollstore::Result<(Self, Vec<(RolloutId, rollstore::Error)>)> {
         let stats = store.stats()?;
         let order = store.ids();
         let step = stats.clock.unwrap_or(0);
-        let mut rollouts = BTreeMap::new();
+        let (mut rollouts, mut unreadable) = (BTreeMap::new(), Vec::new());
         for id in &order {
-            let view = store.get(*id)?.unwrap_or_else(|| panic!("rollout {id} is listed and not there"));
-            rollouts.insert(*id, RolloutState::of(&view, step)?);
+            let view =
+                store.get(*id).map(|view| view.unwrap_or_else(|| panic!("rollout {id} is listed and not there")));
+            match view.and_then(|view| RolloutState::of(&view, step)) {
+                Ok(rollout) => drop(rollouts.insert(*id, rollout)),
+                Err(error) => unreadable.push((*id, error)),
+            }
         }
         let retired = stats.counters.retired.iter().filter(|(_, count)| *count > 0);
-        Ok(Self {
+        let state = Self {
             clock: stats.clock,
             ref_version: stats.ref_version,
             kl_ref_version: stats.kl_ref_version,
@@ -103,7 +119,15 @@ impl StoreState {
             order,
             stale: store.stale(),
             due: store.needs_recompute(step),
-        })
+        };
+        Ok((state, unreadable))
+    }
+
+    /// The same without LSNs, for the comparison with what never had any.
+    #[must_use]
+    pub fn without_lsns(mut self) -> Self {
+        self.rollouts.values_mut().for_each(|rollout| rollout.insert_lsn = Lsn::NONE);
+        self
     }
 
     /// What differs from `other`, one line each; empty where nothing does.

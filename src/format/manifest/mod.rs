@@ -20,7 +20,7 @@ use super::fault::{Fault, ensure};
 use super::segment::{SegmentKind, check_features};
 use super::{COMPATIBLE_FEATURES, FORMAT_VERSION, INCOMPATIBLE_FEATURES};
 use crate::ids::{Lsn, SegmentId};
-use crate::limits::MANIFEST_BYTES_MAX;
+use crate::limits::{MANIFEST_BYTES_MAX, NUMBER_MAX, SEGMENT_ID_MAX};
 
 const MAGIC: [u8; 8] = *b"\xf5RolMan\x1a";
 const HEADER_BYTES: usize = 64;
@@ -204,7 +204,7 @@ impl Manifest {
         header.check_version()?;
         let mut copy = AlignedVec::new();
         let manifest = archived::decode(archive::aligned(payload, &mut copy))?;
-        match manifest.defect() {
+        match manifest.defect().or_else(|| manifest.misnumbered()) {
             Some(defect) => Err(Fault::damaged("manifest", 0, "a state that agrees with itself", defect)),
             None => Ok(manifest),
         }
@@ -219,6 +219,23 @@ impl Manifest {
             return Some("a segment id that may be given again");
         }
         self.state.ref_clock.defect().or_else(|| self.state.kl_clock.defect())
+    }
+
+    /// What is wrong with its numbers, if anything is: each is below its ceiling, and counting on from there leaves room.
+    fn misnumbered(&self) -> Option<&'static str> {
+        let Self { generation, epoch, lsn_ceiling, ref_version_ceiling, kl_version_ceiling, state, .. } = self;
+        let numbers = [*generation, *epoch, *lsn_ceiling, *ref_version_ceiling, *kl_version_ceiling];
+        if numbers.iter().any(|number| *number > NUMBER_MAX) || self.next_segment_id > SEGMENT_ID_MAX {
+            return Some("a number that no counting comes to");
+        }
+        (!self.covers(state.lsn, state.ref_clock.next, state.kl_clock.next)).then_some("a number above its ceiling")
+    }
+
+    /// Whether these numbers, the next ones in the case of versions, were reserved.
+    pub(crate) fn covers(&self, lsn: Lsn, next_ref_version: u64, next_kl_version: u64) -> bool {
+        lsn.get() <= self.lsn_ceiling
+            && next_ref_version <= self.ref_version_ceiling
+            && next_kl_version <= self.kl_version_ceiling
     }
 }
 

@@ -89,16 +89,24 @@ impl TraceReader {
         if metadata.is_dir() {
             return Err(failed(&io::Error::from(io::ErrorKind::IsADirectory)));
         }
+        Self::new(path, file, metadata.len())
+    }
+
+    /// Reads a trace of `size_bytes` from anywhere; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// When its first bytes cannot be read.
+    pub fn new(path: &Path, file: impl Read + 'static, size_bytes: u64) -> Result<Self, TraceError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let counted = Counted { inner: file, bytes_read: Arc::clone(&bytes_read) };
         let mut raw = BufReader::with_capacity(BUFFER_BYTES, counted);
-        let packed = raw.fill_buf().map_err(|error| failed(&error))?.starts_with(&GZIP_MAGIC);
+        let failed = |error: io::Error| TraceError { path: path.to_owned(), line: None, what: error.to_string() };
+        let packed = raw.fill_buf().map_err(failed)?.starts_with(&GZIP_MAGIC);
         let lines: Box<dyn BufRead> = if packed {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, flate2::bufread::MultiGzDecoder::new(raw)))
         } else {
             Box::new(raw)
         };
-        let size_bytes = metadata.len();
         Ok(Self {
             path: path.to_owned(),
             lines,

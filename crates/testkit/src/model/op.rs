@@ -1,0 +1,159 @@
+//! Operations that a model and a store both understand.
+
+use rollstore::{Budget, NewRollout, Reason, Rewind, RolloutStore};
+
+use crate::store::{self, forward, ids};
+
+/// One commit, or one call that makes one.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Operations of one batch; one alone is the single call of that name.
+    Batch(Vec<Part>),
+    /// What is due at the step, so many rollouts at most, by [`forward`].
+    Recompute {
+        /// The step asked about.
+        step: u64,
+        /// The budget; small enough for one micro-batch, which is one commit.
+        rollouts: u64,
+    },
+    /// `get_or_compute` by [`forward`].
+    Serve {
+        /// The rollouts asked for.
+        ids: Vec<u64>,
+        /// The step asked about.
+        step: u64,
+    },
+    /// Back to an older step.
+    Rewind {
+        /// The step.
+        step: u64,
+        /// What becomes of rollouts created later.
+        later: Rewind,
+    },
+}
+
+/// One operation of a batch.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// A new rollout.
+    Insert(Row),
+    /// A rollout in place of a live one.
+    Replace(Row),
+    /// Ends of lives.
+    Retire {
+        /// Ids, live or not.
+        ids: Vec<u64>,
+        /// Why.
+        reason: Reason,
+    },
+    /// A new version of `π_old`.
+    Advance {
+        /// The step.
+        step: u64,
+        /// The trainer's own number.
+        label: Option<u64>,
+    },
+    /// A new version of the KL reference.
+    AdvanceKl,
+    /// The trainer's position.
+    Cursor(Vec<u8>),
+    /// Results of a plan of what is due, made before the batch: late ones where the batch changed the rollout.
+    ApplyDue {
+        /// The step of the plan.
+        step: u64,
+        /// Its budget.
+        rollouts: u64,
+    },
+}
+
+/// A rollout to insert. Its columns follow from its id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The id.
+    pub id: u64,
+    /// The step at which it was sampled.
+    pub created_step: u64,
+    /// Completion tokens.
+    pub tokens: usize,
+    /// The version of its old logps; `None` where there are none.
+    pub version: Option<u64>,
+    /// Whether it has sampler logps.
+    pub has_sampler: bool,
+}
+
+impl Row {
+    /// A version that no store of a test ever comes to.
+    pub const NEVER_ISSUED: u64 = 1 << 40;
+
+    /// The rollout as it is given to a store.
+    pub fn rollout(&self) -> NewRollout<'static> {
+        let Self { id, created_step, tokens, version, has_sampler } = *self;
+        let mut rollout =
+            NewRollout::new(id, created_step).group(id / 4).completion_ids(store::completion_ids(id, tokens));
+        if let Some(version) = version {
+            rollout = rollout.old_logps(store::old_logps(id, version, tokens), version);
+        }
+        if has_sampler { rollout.sampler_logps(store::sampler_logps(id, tokens)) } else { rollout }
+    }
+}
+
+impl Op {
+    /// Runs the operation.
+    ///
+    /// # Errors
+    /// As the call does.
+    pub fn run(&self, store: &RolloutStore) -> rollstore::Result<()> {
+        match self {
+            Self::Batch(parts) => match &parts[..] {
+                [part] => part.run(store),
+                parts => batch(store, parts),
+            },
+            Self::Recompute { step, rollouts } => {
+                store.recompute(*step, Budget::rollouts(*rollouts), forward).map(drop)
+            }
+            Self::Serve { ids: wanted, step } => {
+                let served = store.get_or_compute(&ids(wanted.iter().copied()), *step, forward)?;
+                served.iter().try_for_each(|served| served.old_logps().map(drop))
+            }
+            Self::Rewind { step, later } => store.rewind(*step, *later).map(drop),
+        }
+    }
+}
+
+impl Part {
+    fn run(&self, store: &RolloutStore) -> rollstore::Result<()> {
+        match self {
+            Self::Insert(row) => store.insert(row.rollout()).map(drop),
+            Self::Replace(row) => store.replace(row.rollout()).map(drop),
+            Self::Retire { ids: ended, reason } => store.retire(&ids(ended.iter().copied()), *reason).map(drop),
+            Self::Advance { step, label } => store.advance_ref_version(*step, *label).map(drop),
+            Self::AdvanceKl => store.advance_kl_ref_version(None).map(drop),
+            Self::Cursor(cursor) => store.set_cursor(cursor).map(drop),
+            Self::ApplyDue { step, rollouts } => {
+                let plan = store.plan_due(*step, Budget::rollouts(*rollouts))?;
+                let results = forward(&plan)?;
+                store.apply(plan, results).map(drop)
+            }
+        }
+    }
+}
+
+fn batch(store: &RolloutStore, parts: &[Part]) -> rollstore::Result<()> {
+    let mut batch = store.batch();
+    for part in parts {
+        match part {
+            Part::Insert(row) => batch.insert(row.rollout())?,
+            Part::Replace(row) => batch.replace(row.rollout())?,
+            Part::Retire { ids: ended, reason } => batch.retire(&ids(ended.iter().copied()), *reason),
+            Part::Advance { step, label } => batch.advance_ref_version(*step, *label),
+            Part::AdvanceKl => batch.advance_kl_ref_version(None),
+            Part::Cursor(cursor) => batch.cursor(cursor),
+            Part::ApplyDue { step, rollouts } => {
+                let plan = store.plan_due(*step, Budget::rollouts(*rollouts))?;
+                let results = forward(&plan)?;
+                batch.apply(plan, results)?;
+            }
+        }
+    }
+    batch.commit().map(drop)
+}
