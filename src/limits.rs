@@ -19,6 +19,9 @@ pub const COLUMN_VALUES_MAX: u64 = RECORD_BYTES_MAX;
 /// Greatest number of named columns in one rollout.
 pub const NAMED_COLUMNS_MAX: usize = 256;
 
+/// Greatest number of provenances of one rollout: a column names its own in 8 bits, of which 0 says that it has none.
+pub const PROVENANCES_MAX: usize = u8::MAX as usize;
+
 /// Greatest length of a column name, engine name or string key, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 
@@ -82,8 +85,10 @@ pub(crate) const SEGMENT_ID_MAX: u32 = 1 << 31;
 const _: () = assert!(NUMBER_MAX + LSNS_RESERVED * 4 < u64::MAX / 2, "room to count on");
 const _: () = assert!(META_BYTES_MAX < RECORD_BYTES_MAX, "a descriptor fits in a record");
 const _: () = assert!(METADATA_BYTES_MAX as u64 * 4 < META_BYTES_MAX, "metadata and names fit in a descriptor");
-const _: () =
-    assert!(NAME_BYTES_MAX as u64 * (NAMED_COLUMNS_MAX as u64 * 2) < META_BYTES_MAX, "names fit in a descriptor");
+const _: () = assert!(
+    NAME_BYTES_MAX as u64 * (NAMED_COLUMNS_MAX + PROVENANCES_MAX) as u64 * 2 < META_BYTES_MAX,
+    "names fit in a descriptor"
+);
 const _: () = assert!(RECORD_BYTES_MAX < BATCH_BYTES_MAX, "the largest record fits in a batch");
 const _: () = assert!(BATCH_BYTES_MAX / 64 < u32::MAX as u64, "a batch fits in a location's offset");
 const _: () = assert!(CURSOR_BYTES_MAX as u64 * 2 < MANIFEST_BYTES_MAX, "a cursor fits in a manifest");

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rollstore::{Error, ErrorKind, RolloutStore};
 use rollstore_testkit::scratch::{Scratch, assert_says, bare, with_old};
@@ -112,4 +113,32 @@ fn a_segment_of_a_newer_format_is_not_read() {
         let read = open(&scratch.store_dir()).and_then(|store| store.get(1.into()).map(drop));
         assert_says(&read.unwrap_err(), ErrorKind::TooNew, &["seg-", "format version 2"]);
     }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_told_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    store.insert(bare(1, 0)).unwrap();
+    store.close().unwrap();
+    let names: Vec<_> = fs::read_dir(scratch.store_dir()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let newest = names.iter().filter(|path| path.to_string_lossy().contains("MANIFEST")).max();
+    let mut refused = Vec::new();
+    for path in &names {
+        let kept = fs::read(path).unwrap();
+        fs::remove_file(path).unwrap();
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        match RolloutStore::options().read_only(true).open(scratch.store_dir()) {
+            Ok(store) => assert_eq!(store.ids(), [1.into()]),
+            Err(error) => {
+                assert_says(&error, ErrorKind::Damaged, &[&path.to_string_lossy()]);
+                refused.push(path);
+            }
+        }
+        fs::remove_file(path).unwrap();
+        fs::write(path, kept).unwrap();
+    }
+    refused.sort();
+    let segment = names.iter().find(|path| path.to_string_lossy().contains("seg-"));
+    assert_eq!(refused, newest.into_iter().chain(segment).collect::<Vec<_>>(), "what the store cannot do without");
 }

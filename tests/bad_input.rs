@@ -4,7 +4,8 @@
 //! was before.
 
 use rollstore::{
-    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Reason, Results, RolloutId, RolloutStore, Stale, limits,
+    Column, ColumnValues, Error, ErrorKind, NewRollout, Padded, Provenance, Reason, Results, RolloutId, RolloutStore,
+    Stale, limits,
 };
 use rollstore_testkit::scratch::{Scratch, assert_says, bare, ids, model, outline, results, with_old};
 
@@ -201,6 +202,26 @@ fn a_record_above_the_limit_is_refused_before_anything_is_written() {
     drop(batch);
 }
 
+/// A rollout with so many columns of its own, each with a provenance.
+fn columns(count: usize) -> NewRollout<'static> {
+    (0..count).map(|number| format!("column {number}")).fold(bare(7, 5), |rollout, name| {
+        rollout.column(&name, vec![1_u8]).provenance(Column::Named(name), Provenance::raw("an engine"))
+    })
+}
+
+#[test]
+fn as_many_provenances_as_the_limit_says_come_back_after_a_crash() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    store.insert(columns(limits::PROVENANCES_MAX)).unwrap();
+    store.abandon();
+    let view = scratch.open().get(7.into()).unwrap().unwrap();
+    for number in 0..limits::PROVENANCES_MAX {
+        let column = Column::Named(format!("column {number}"));
+        assert_eq!(view.provenance(&column), Some(Provenance::raw("an engine")), "{column}");
+    }
+}
+
 #[test]
 fn sizes_above_their_limits_are_refused() {
     let long = "n".repeat(limits::NAME_BYTES_MAX + 1);
@@ -211,7 +232,13 @@ fn sizes_above_their_limits_are_refused() {
         NewRollout::with_key(&long, 5),
         (0..=limits::NAMED_COLUMNS_MAX)
             .fold(bare(7, 5), |rollout, number| rollout.column(&format!("column {number}"), vec![1_u8])),
+        (0..limits::NAMED_COLUMNS_MAX).fold(bare(7, 5), |rollout, number| {
+            let name = format!("column {number}");
+            rollout.column(&name, vec![1_u8]).provenance(Column::Named(name), Provenance::raw("vllm"))
+        }),
         bare(7, 5).column("twice", vec![1_u8]).column("twice", vec![1_u8]),
+        columns(limits::PROVENANCES_MAX + 1),
+        columns(1).provenance(Column::from_name("column 0"), Provenance::raw("another engine")),
         bare(7, 5).column("old_logps", vec![-0.5_f32; 3]),
         bare(7, 5).column("sampler_logps", vec![1_i32; 3]),
     ];

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use rollstore::{ErrorKind, NewRollout, Reason, RolloutId, RolloutStore, StatsCounters};
+use rollstore::{Budget, ErrorKind, NewRollout, Reason, RolloutId, RolloutStore, StatsCounters};
 use rollstore_testkit::scratch::{Scratch, bare, ids, model, outline, results, with_old};
 
 fn counters(store: &RolloutStore) -> StatsCounters {
@@ -262,5 +262,39 @@ fn ids_are_reserved_many_at_a_time_also_between_inserts() {
             store.insert(bare(id.get(), step)).unwrap();
         }
         next += 4;
+    }
+}
+
+#[test]
+fn an_insert_tells_its_incarnation_whatever_else_its_batch_carries() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    store.insert(with_old(1, 1, -1.0, 0)).unwrap();
+    store.get_or_compute(&ids([1]), 1, model(-0.5)).unwrap(); // counts, which the next insert carries
+    let inserted = store.insert(with_old(2, 1, -1.0, 0)).unwrap();
+    assert_eq!(store.get(2.into()).unwrap().unwrap().insert_lsn(), inserted);
+    store.get_or_compute(&ids([1]), 1, model(-0.5)).unwrap();
+    let replaced = store.replace(with_old(2, 1, -1.0, 0)).unwrap();
+    assert_eq!(store.get(2.into()).unwrap().unwrap().insert_lsn(), replaced);
+}
+
+#[test]
+fn a_recompute_alone_is_no_use_in_one_batch_as_in_two() {
+    for one_batch in [true, false] {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        store.insert(with_old(1, 1, -1.0, 0)).unwrap();
+        store.advance_ref_version(2, None).unwrap();
+        let due = store.plan_due(2, Budget::unlimited()).unwrap();
+        let computed = results(&due, -0.5);
+        let mut batch = store.batch();
+        batch.apply(due, computed).unwrap();
+        if !one_batch {
+            batch.commit().unwrap();
+            batch = store.batch();
+        }
+        batch.retire(&ids([1]), Reason::Stale);
+        assert_eq!(batch.commit().unwrap().retired, 1);
+        assert_eq!(counters(&store).retired_unused, 1, "no one asked for it; one batch: {one_batch}");
     }
 }

@@ -150,6 +150,34 @@ fn a_store_that_bears_the_unfinished_name_is_not_cleared() {
 }
 
 #[test]
+fn a_path_that_ends_in_a_slash_is_the_path_without_it() {
+    let root = tempfile::tempdir().unwrap();
+    let store = options().open(root.path().join("run/")).unwrap();
+    fill(&store);
+    for _ in 0..2 {
+        store.checkpoint(root.path().join("saved/")).unwrap();
+    }
+    assert_eq!(answers(&read_only(&root.path().join("saved"))), answers(&store));
+    let names: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn a_checkpoint_kept_under_another_name_is_not_cleared() {
+    for exchange in [true, false] {
+        let disk = Arc::new(SimDisk::new().with_exchange(exchange));
+        let store = options().disk(disk.clone()).open("/run").unwrap();
+        fill(&store);
+        store.checkpoint("/saved.old").unwrap();
+        for _ in 0..2 {
+            store.checkpoint("/saved").unwrap();
+        }
+        let kept = RolloutStore::options().read_only(true).disk(disk.clone()).open("/saved.old");
+        assert_eq!(answers(&kept.unwrap()), answers(&store), "exchange {exchange}");
+    }
+}
+
+#[test]
 fn names_that_file_systems_leave_about_are_in_nobodys_way() {
     let root = tempfile::tempdir().unwrap();
     let (run, saved) = (root.path().join("run"), root.path().join("saved"));
@@ -269,4 +297,41 @@ fn relative_paths_work_and_everything_can_be_moved() {
     let reader = read_only(&moved.join("saved"));
     reader.gather(&[60.into()], rollstore::Column::OldLogps, 5, Stale::Error, &mut out).unwrap();
     assert_eq!(out.values, [-60.0; 500]);
+}
+
+#[test]
+fn a_path_with_a_slash_or_dot_behind_it_is_the_same_path() {
+    let root = tempfile::tempdir().unwrap();
+    let store = options().open(root.path().join("rollouts")).unwrap();
+    for (id, path) in (0..).zip(["saved/", "saved", "saved/.", "saved/", "new/."]) {
+        store.insert(rollout(id, 0)).unwrap();
+        store.checkpoint(root.path().join(path)).unwrap();
+        let saved = options().read_only(true).open(root.path().join(path)).unwrap();
+        assert_eq!(saved.ids(), store.ids(), "{path}");
+    }
+    for path in ["", ".", "/", ".."] {
+        let error = store.checkpoint(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{path}: {error}");
+    }
+}
+
+#[test]
+fn d8_a_link_at_the_path_or_beside_it_costs_no_checkpoint_that_it_leads_to() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    let store = options().open(path("rollouts")).unwrap();
+    store.insert(rollout(0, 0)).unwrap();
+    store.checkpoint(path("first")).unwrap();
+    for name in ["latest", "other.tmp"] {
+        std::os::unix::fs::symlink("first", path(name)).unwrap();
+    }
+    store.insert(rollout(1, 0)).unwrap();
+    for name in ["latest", "other"] {
+        let error = store.checkpoint(path(name)).unwrap_err();
+        assert!(error.to_string().contains("is a link"), "{name}: {error}");
+    }
+    for name in ["first", "latest", "other.tmp"] {
+        let saved = options().read_only(true).open(path(name)).unwrap();
+        assert_eq!(saved.ids(), [0.into()], "{name}");
+    }
 }

@@ -3,11 +3,14 @@
 //! Method: a simulated disk fails one operation at a time of a workload, then the store is reopened on the same page
 //! cache, written to, and cut off from power.
 
+use std::sync::Arc;
+
+use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
-use rollstore::{ErrorKind, RolloutStore};
+use rollstore::{ErrorKind, RolloutStore, limits};
 use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
-use rollstore_testkit::store::{DIR, open, rollout};
+use rollstore_testkit::store::{DIR, open, options, rollout};
 
 /// Commits batches until one fails; returns how many were acknowledged, with the error.
 fn write(store: &RolloutStore, first: u64, batches: u64) -> (u64, Option<rollstore::Error>) {
@@ -76,6 +79,46 @@ fn f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole() {
     }
 }
 
+#[test]
+fn d12_attempts_on_a_full_disk_leave_no_files_behind() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    let names = || disk.list(DIR.as_ref()).unwrap();
+    let before = names();
+    disk.fail_from(disk.operation_count(), Fault::ShortWrite);
+    for _ in 0..3 {
+        assert!(store.advance_ref_version(0, None).is_err());
+    }
+    assert_eq!(names(), before);
+    disk.heal();
+    store.advance_ref_version(0, None).unwrap();
+}
+
+#[test]
+fn d9_a_reservation_that_met_a_full_disk_is_made_again() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.advance_ref_version(0, None).unwrap();
+    store.checkpoint("/saved").unwrap();
+    // Versions are reserved 256 at a time, and the next one is the last of the first reservation.
+    while store.ref_version() < 254 {
+        store.advance_ref_version(0, None).unwrap();
+    }
+    disk.fail_from(disk.operation_count(), Fault::Enospc);
+    let error = store.advance_ref_version(0, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert!(disk.trace().iter().any(|op| !op.ok && op.path.ends_with("MANIFEST.tmp")), "the reservation failed");
+    disk.heal();
+    for _ in 0..20 {
+        store.advance_ref_version(0, None).unwrap();
+    }
+    let issued = store.ref_version();
+    store.abandon();
+    RolloutStore::options().disk(Arc::new(disk.clone())).restore("/saved", DIR).unwrap();
+    let next = open(&disk).unwrap().advance_ref_version(0, None).unwrap();
+    assert!(next > issued, "version {next} was issued twice, the last one was {issued}");
+}
+
 /// Fails each disk-changing operation of a workload in one way; then reopens, and writes on, twice.
 fn sweep(fault: Fault, lasting: bool) {
     let whole = SimDisk::new();
@@ -88,9 +131,9 @@ fn sweep(fault: Fault, lasting: bool) {
         let when = format!("{fault:?} at {op:?}");
         let disk = SimDisk::new();
         if lasting {
-            disk.fail_from(op.number, fault)
+            disk.fail_from(op.number, fault);
         } else {
-            disk.fail_at(op.number, fault)
+            disk.fail_at(op.number, fault);
         }
         let mut acknowledged = 0;
         if let Ok(store) = open(&disk) {
@@ -186,4 +229,43 @@ fn d12_a_full_disk_fails_the_batch_and_writing_resumes_when_space_returns() {
     assert_eq!(batches(&open(&disk).unwrap(), "closed and opened again"), done + 5);
     let names = rollstore::disk::Disk::list(&disk, DIR.as_ref()).unwrap();
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "{names:?}: no half object is left");
+}
+
+#[test]
+fn d09_versions_that_a_full_disk_kept_from_being_reserved_are_not_given_out() {
+    let begin = || {
+        let disk = SimDisk::new();
+        let store = options(Arc::new(disk.clone())).segment_bytes(limits::SEGMENT_BYTES_DEFAULT).open(DIR).unwrap();
+        store.checkpoint("/saved").unwrap();
+        store.advance_ref_version(1, None).unwrap();
+        (disk, store)
+    };
+    // The advance that reserves is the one that writes a manifest.
+    let (disk, store) = begin();
+    let names = || {
+        let names = rollstore::disk::Disk::list(&disk, DIR.as_ref()).unwrap();
+        names.into_iter().filter(|name| name.to_string_lossy().starts_with("MANIFEST")).max()
+    };
+    let (before, mut advances) = (names(), 0);
+    while names() == before {
+        store.advance_ref_version(1, None).unwrap();
+        advances += 1;
+    }
+    store.abandon();
+
+    let (disk, store) = begin();
+    for _ in 1..advances {
+        store.advance_ref_version(1, None).unwrap();
+    }
+    disk.set_capacity(Some(0));
+    assert_eq!(store.advance_ref_version(1, None).unwrap_err().kind(), ErrorKind::Full);
+    disk.set_capacity(None);
+    for _ in 0..8 {
+        store.advance_ref_version(1, None).unwrap();
+    }
+    let abandoned = store.ref_version();
+    store.abandon();
+    options(Arc::new(disk.clone())).restore("/saved", DIR).unwrap();
+    let next = open(&disk).unwrap().advance_ref_version(1, None).unwrap();
+    assert!(next > abandoned, "version {next} of at most {abandoned} is used twice");
 }

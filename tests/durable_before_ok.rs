@@ -14,6 +14,7 @@ use rollstore::disk::Disk;
 use rollstore::disk::counting::{CountingDisk, Op, OpKind};
 use rollstore::disk::os::OsDisk;
 use rollstore::disk::sim::SimDisk;
+use rollstore_testkit::grouping::GroupingDisk;
 use rollstore_testkit::store::{DIR, options, rollout_of};
 
 const THREADS: u64 = 8;
@@ -112,6 +113,28 @@ fn assert_listed_first(trace: &[Op]) {
     }
 }
 
+/// Threads that ask for ids at once: who gets some of another one's reservation waits for it too.
+#[test]
+fn no_id_is_handed_out_before_its_reservation_is_durable() {
+    for _ in 0..20 {
+        let root = tempfile::tempdir().unwrap();
+        let disk = CountingDisk::new(Arc::new(OsDisk));
+        let store = options(Arc::new(disk.clone())).open(root.path().join("rollouts")).unwrap();
+        let allocate = || {
+            drop(store.allocate_ids(1).unwrap());
+            disk.tick()
+        };
+        let first = thread::scope(|scope| {
+            let handles: Vec<_> = (0..THREADS).map(|_| scope.spawn(allocate)).collect();
+            handles.into_iter().map(|handle| handle.join().unwrap()).min()
+        });
+        let trace: Vec<Op> = disk.trace().into_iter().filter(is_log).collect();
+        let write = trace.iter().find(|op| op.kind == OpKind::Write && op.offset >= 4096).unwrap();
+        let sync = trace.iter().find(|op| op.kind == OpKind::SyncData && op.begun > write.ended).unwrap();
+        assert!(Some(sync.ended) < first, "ids at tick {first:?}, their reservation is durable at {}", sync.ended);
+    }
+}
+
 #[test]
 fn d1_each_ok_of_one_thread_follows_a_sync_on_real_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +150,8 @@ fn d1_each_ok_of_eight_threads_follows_a_sync_on_real_files() {
 
 #[test]
 fn d1_each_ok_of_eight_threads_follows_a_sync_on_a_simulated_disk() {
-    check(Arc::new(SimDisk::new()), DIR.as_ref(), THREADS);
+    let disk = GroupingDisk::new(Arc::new(SimDisk::new()), THREADS);
+    check(Arc::new(disk), DIR.as_ref(), THREADS);
 }
 
 #[test]
@@ -147,4 +171,21 @@ fn a_replaced_manifest_is_whole_and_durable_before_its_name() {
         assert!(sync.is_some_and(|sync| sync.ok), "renamed before it was durable: {rename:?}");
     }
     assert!(count >= 3, "the first generation, the first segment's, and the last one");
+}
+
+#[test]
+fn one_sync_covers_the_batches_of_several_threads() {
+    let disk = SimDisk::new();
+    let grouping = Arc::new(GroupingDisk::new(Arc::new(disk.clone()), THREADS));
+    let counting = CountingDisk::new(grouping);
+    let store = options(Arc::new(counting.clone())).segment_bytes(1 << 30).open(DIR).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || (0..BATCHES).for_each(|round| commit(store, thread * BATCHES + round)));
+        }
+    });
+    let syncs = counting.trace().iter().filter(|op| is_log(op) && op.kind == OpKind::SyncData).count() as u64;
+    let batches = THREADS * BATCHES;
+    assert!(syncs < batches / 2, "{syncs} syncs for {batches} batches");
 }

@@ -136,11 +136,11 @@ fn f19_an_older_backup_of_the_index_changes_no_answer() {
 fn f19_the_index_from_before_a_restore_is_not_believed() {
     let (disk, state) = closed();
     let store = open(&disk).unwrap();
-    store.checkpoint("/saved").unwrap();
+    store.checkpoint("saved").unwrap();
     fill(&store, 1000, 4);
     store.close().unwrap();
     let backup = bytes::read(&disk, &index());
-    options(Arc::new(disk.clone())).restore("/saved", DIR).unwrap();
+    options(Arc::new(disk.clone())).restore("saved", DIR).unwrap();
     bytes::write(&disk, &index(), &backup);
     assert_answers(&disk, &state, "with an index of the abandoned future");
 }

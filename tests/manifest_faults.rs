@@ -16,7 +16,9 @@ use rollstore_testkit::store::{DIR, open, options, rollout};
 fn closed() -> (SimDisk, StoreState) {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
-    (0..8).for_each(|id| drop(store.insert(rollout(id, 0, 0)).unwrap()));
+    for id in 0..8 {
+        store.insert(rollout(id, 0, 0)).unwrap();
+    }
     let state = StoreState::of(&store).unwrap();
     store.close().unwrap();
     (disk.kill(), state)
@@ -110,7 +112,9 @@ fn f15_two_rotted_manifests_are_an_error_and_remove_nothing() {
     let (disk, _) = closed();
     let manifests = bytes::manifests(&disk, DIR);
     assert_eq!(manifests.len(), 2, "two generations are kept");
-    manifests.iter().for_each(|manifest| bytes::flip(&disk, manifest, 40, 0));
+    for manifest in &manifests {
+        bytes::flip(&disk, manifest, 40, 0);
+    }
     let error = open(&disk).map(RolloutStore::abandon).expect_err("no sound manifest");
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!((bytes::manifests(&disk, DIR).len(), bytes::segments(&disk, DIR).len()), (2, 1));

@@ -9,8 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread;
 
-use rollstore::{Error, ErrorKind, NewRollout, Options, RolloutStore};
+use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
 use rollstore_testkit::child;
 
 fn options() -> Options {
@@ -240,6 +241,23 @@ fn d10_closing_a_writer_that_lost_its_lock_touches_nothing() {
 }
 
 #[test]
+fn d10_a_close_that_another_handle_began_is_waited_for() {
+    for _ in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_in(dir.path());
+        let other = store.clone();
+        thread::scope(|scope| {
+            scope.spawn(|| store.close().unwrap());
+            while other.get(1.into()).is_ok() {
+                thread::yield_now();
+            }
+            other.close().unwrap();
+            options().open(dir.path()).expect("the lock is free once a close returned");
+        });
+    }
+}
+
+#[test]
 fn d10_a_renamed_directory_is_noticed_before_the_next_acknowledgement() {
     let root = tempfile::tempdir().unwrap();
     let (old, new) = (root.path().join("old"), root.path().join("new"));
@@ -308,12 +326,13 @@ fn d10_a_forked_child_cannot_write_and_takes_nothing_away() {
             refused(child_handle.checkpoint(root.path().join("saved")).map(drop)),
             refused(child_handle.allocate_ids(1).map(drop)),
             refused(child_handle.weight_update(1, || Ok::<_, Error>(()))),
+            refused(child_handle.rewind(0, Rewind::Keep).map(drop)),
             child_handle.get(1.into()).is_ok_and(|view| view.is_some()),
             child_handle.close().is_ok(),
         ];
         u8::try_from(checks.iter().filter(|passed| **passed).count()).unwrap_or(u8::MAX)
     });
-    assert_eq!(passed, 8, "checks that passed in the child");
+    assert_eq!(passed, 9, "checks that passed in the child");
     assert_eq!(contents(&dir), before, "the child changed files");
     assert_eq!(names(root.path()), ["rollouts"]);
     assert_locked_by(&options().open(&dir).unwrap_err(), parent);

@@ -156,10 +156,10 @@ fn d8_a_checkpoint_does_not_disturb_the_store() {
         let store = run.open()?;
         insert(&store, 0, 8, 0)?;
         run.acknowledge(&store)?;
-        store.checkpoint("/saved/ckpt-1")?;
+        store.checkpoint("saved/ckpt-1")?;
         store.retire(&ids([2]), Reason::Trained)?;
         run.acknowledge(&store)?;
-        store.checkpoint("/saved/ckpt-1")?;
+        store.checkpoint("saved/ckpt-1")?;
         insert(&store, 8, 8, 1)?;
         run.acknowledge(&store)
     };
@@ -173,13 +173,13 @@ fn d9_a_restore_is_the_old_state_or_the_checkpoints() {
         let store = run.open()?;
         insert(&store, 0, 8, 0)?;
         run.acknowledge(&store)?;
-        store.checkpoint("/saved")?;
+        store.checkpoint("saved")?;
         store.advance_ref_version(1, None)?;
         run.acknowledge(&store)?;
         insert(&store, 8, 8, 1)?;
         run.acknowledge(&store)?;
         store.close()?;
-        options(std::sync::Arc::new(run.disk().clone())).restore("/saved", DIR)?;
+        options(std::sync::Arc::new(run.disk().clone())).restore("saved", DIR)?;
         run.acknowledge_closed()?;
         let store = run.open()?;
         store.advance_ref_version(1, None)?;

@@ -46,6 +46,7 @@ fn a_store_is_sound_while_open_after_a_crash_and_after_a_close() {
     let closed = inspect::verify(&path).unwrap();
     assert!(closed.is_sound(), "{:?}", closed.findings);
     assert_eq!(closed.in_flight_bytes, 0);
+    assert_eq!(closed.bytes, segments(&path).iter().map(|segment| segment.metadata().unwrap().len()).sum::<u64>());
 }
 
 #[test]

@@ -143,3 +143,17 @@ fn copied_reads_give_the_same_values_aligned() {
     assert_eq!(slice, logps(1), "the view owns its copy");
     assert_eq!(view.prompt_ids().unwrap(), [7; 13], "and keeps its file open for what was not copied yet");
 }
+
+#[test]
+fn a_page_that_the_medium_lost_is_an_error_and_no_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = options(Reads::Mapped).open(dir.path()).unwrap();
+    store.insert(rollout(1)).unwrap();
+    store.close().unwrap();
+    let store = options(Reads::Mapped).open(dir.path()).unwrap();
+    // Pages behind the end of a file fail as those of a broken medium do.
+    let segment = std::fs::OpenOptions::new().write(true).open(dir.path().join("seg-00000001.log")).unwrap();
+    segment.set_len(0).unwrap();
+    let error = store.get(1.into()).unwrap_err();
+    assert_eq!(error.kind(), rollstore::ErrorKind::Io, "{error}");
+}

@@ -103,6 +103,10 @@ impl Disk for CountingDisk {
         self.run(OpKind::EntryKind, path, || self.inner.entry_kind(path))
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        self.run(OpKind::EntryKind, path, || self.inner.is_link(path))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.run(OpKind::Rename, from, || self.inner.rename(from, to))
     }
@@ -129,6 +133,10 @@ impl Disk for CountingDisk {
 
     fn lock(&self, path: &Path, owner: &str) -> Result<Box<dyn DiskLock>, LockError> {
         self.run(OpKind::Lock, path, || self.inner.lock(path, owner))
+    }
+
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
     }
 
     fn file_system(&self, path: &Path) -> io::Result<FileSystem> {

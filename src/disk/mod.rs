@@ -25,7 +25,7 @@ pub mod sim;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a file is opened.
@@ -124,6 +124,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// What stands at a path, following links; `None` where nothing does.
     fn entry_kind(&self, path: &Path) -> io::Result<Option<EntryKind>>;
 
+    /// Whether a name is a symbolic link. False, as here, on a file system that has none.
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Renames a file, replacing one of the new name, or a directory, whose new name must be free.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
@@ -144,6 +150,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Takes the exclusive lock on a file, which is created if missing, without waiting, and writes `owner` into it.
     fn lock(&self, path: &Path, owner: &str) -> Result<Box<dyn DiskLock>, LockError>;
+
+    /// A path that means the same whatever becomes the working directory: itself where the disk knows none.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
 
     /// The kind of file system that holds an existing path.
     fn file_system(&self, path: &Path) -> io::Result<FileSystem>;

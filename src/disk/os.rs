@@ -53,6 +53,10 @@ const OWNER_READS_MAX: u32 = 50;
 pub struct OsDisk;
 
 impl Disk for OsDisk {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|error| explain(error, path))?;
@@ -60,7 +64,9 @@ impl Disk for OsDisk {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path);
+        // A pipe of this name must not make us wait for someone to write into it.
+        let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).custom_flags(no_wait).open(path);
         let file = opened.map_err(|error| explain(error, path))?;
         Ok(Arc::new(OsFile { file }))
     }
@@ -79,6 +85,14 @@ impl Disk for OsDisk {
             Ok(metadata) if metadata.is_dir() => Ok(Some(EntryKind::Directory)),
             Ok(_) => Ok(Some(EntryKind::Other)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(metadata.is_symlink()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
             Err(error) => Err(error),
         }
     }

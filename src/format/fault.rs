@@ -9,7 +9,7 @@ use std::fmt;
 pub(crate) enum Fault {
     /// The bytes are not what a writer of this format wrote.
     Damaged {
-        /// The part that is wrong: "frame header checksum".
+        /// The part that is wrong: "frame header".
         what: &'static str,
         /// Byte offset of that part within the object that was given.
         offset: u64,

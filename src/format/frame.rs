@@ -131,7 +131,7 @@ impl FrameHeader {
         }
         let computed = header_crc(seed, bytes);
         if raw.header_crc != computed {
-            return Err(Fault::checksum("frame header checksum", 4, raw.header_crc, computed));
+            return Err(Fault::checksum("frame header", 4, raw.header_crc, computed));
         }
         let header = Self::of_raw(&raw)?;
         header.check_lengths()?;

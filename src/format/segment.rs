@@ -128,7 +128,7 @@ impl SegmentHeader {
         ensure(raw.magic == MAGIC, "segment magic", 0, magic, raw.magic.escape_ascii())?;
         let computed = crc(bytes);
         if raw.crc != computed {
-            return Err(Fault::checksum("segment header checksum", 4092, raw.crc, computed));
+            return Err(Fault::checksum("segment header", 4092, raw.crc, computed));
         }
         raw.check_version()?;
         let kind = SegmentKind::from_code(raw.kind).ok_or_else(|| Fault::too_new("segment kind", raw.kind))?;

@@ -36,7 +36,7 @@ pub struct Verification {
     pub segments: u64,
     /// Whole frames.
     pub frames: u64,
-    /// Bytes read and checked.
+    /// Bytes of segments that were checked, each counted once.
     pub bytes: u64,
     /// Bytes behind the last whole batch of the segment being written: a write under way, or one that a crash cut short.
     pub in_flight_bytes: u64,
@@ -175,8 +175,15 @@ impl Verifier<'_> {
         let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
         self.header(&scan, record)?;
         match record.state {
-            SegmentState::Sealed { footer_crc, .. } => self.sealed(&scan, footer_crc),
-            SegmentState::Cut { end, .. } => self.frames(&Source { end: end.min(file_len), ..scan }, false).map(drop),
+            SegmentState::Sealed { footer_crc, .. } => {
+                self.seen.bytes += file_len;
+                self.sealed(&scan, footer_crc)
+            }
+            SegmentState::Cut { end, .. } => {
+                let end = end.min(file_len);
+                self.seen.bytes += end;
+                self.frames(&Source { end, ..scan }, false).map(drop)
+            }
             SegmentState::Active => self.unsealed(&scan, record.base_lsn, manifest_lsn),
         }
     }
@@ -188,6 +195,7 @@ impl Verifier<'_> {
             Err(error) if error.kind() == ErrorKind::Damaged => (scan.end, Some(error)),
             Err(error) => return Err(error),
         };
+        self.seen.bytes += end;
         self.seen.in_flight_bytes += scan.end - end;
         let known = self.seen.findings.len();
         self.frames(&Source { end, ..*scan }, false)?;
@@ -203,7 +211,7 @@ impl Verifier<'_> {
         let mut header = vec![0; SEGMENT_HEADER_BYTES];
         let whole = scan.end >= SEGMENT_HEADER_BYTES as u64;
         if whole {
-            scan.read(&mut header, 0, &mut self.seen.bytes)?;
+            scan.read(&mut header, 0, &mut 0)?;
         }
         let header = match SegmentHeader::decode(&header).map_err(|fault| fault_at(scan.path, 0, fault)) {
             Ok(header) => header,
@@ -220,7 +228,7 @@ impl Verifier<'_> {
 
     /// A sealed segment: its frames up to where the footer begins, and the footer against them.
     fn sealed(&mut self, scan: &Source<'_>, footer_crc: u32) -> Result<()> {
-        let footer = read_footer(scan, footer_crc, &mut self.seen.bytes);
+        let footer = read_footer(scan, footer_crc, &mut 0);
         let footer = match footer {
             Ok(footer) => Some(footer),
             Err(error) if error.kind() == ErrorKind::Damaged => {
@@ -245,9 +253,9 @@ impl Verifier<'_> {
 
     /// Every frame of a segment. Where its footer is damaged, that lies behind the last frame and was told already.
     fn frames(&mut self, scan: &Source<'_>, footer_behind: bool) -> Result<Walked> {
-        let (mut walked, mut findings, mut bytes) = (Walked::default(), Vec::new(), 0);
+        let (mut walked, mut findings) = (Walked::default(), Vec::new());
         let mut expected = scan.base_lsn;
-        walk(scan, SEGMENT_HEADER_BYTES as u64..scan.end, &mut bytes, |step| {
+        walk(scan, SEGMENT_HEADER_BYTES as u64..scan.end, &mut 0, |step| {
             let rollout = step.rollout();
             match step {
                 Step::Frame(frame) => {
@@ -273,7 +281,6 @@ impl Verifier<'_> {
             }
             Ok(())
         })?;
-        self.seen.bytes += bytes;
         self.seen.frames += walked.frames;
         self.seen.last_lsn = self.seen.last_lsn.max(walked.last_lsn);
         for (damage, rollout) in findings {

@@ -40,9 +40,12 @@ impl Active {
     ) -> Result<Self> {
         let path = dir.join(segment_file_name(header.segment));
         let file = disk.create(&path).map_err(|error| Error::io("create segment", &path, error))?;
-        file.write_all_vectored_at(&mut [IoSlice::new(&header.encode())], 0)
-            .and_then(|()| file.sync_data())
-            .map_err(|error| Error::io("write the segment header", &path, error))?;
+        let written = file.write_all_vectored_at(&mut [IoSlice::new(&header.encode())], 0);
+        written.and_then(|()| file.sync_data()).map_err(|error| {
+            // A full disk must not fill up further with each attempt. Where this fails too, the next open removes it.
+            let _ = disk.remove_file(&path);
+            Error::io("write the segment header", &path, error)
+        })?;
         // Sync the directory too: otherwise the new segment's name may vanish with the power.
         disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
         let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);

@@ -37,8 +37,10 @@ impl Frame {
     pub(crate) fn open(segment: &Arc<Segment>, location: Location, id: RolloutId, lsn: Lsn) -> Result<Self> {
         let offset = location.offset_bytes();
         let header_end = offset.saturating_add(HEADER_BYTES as u64);
-        let header = FrameHeader::decode(&segment.bytes(offset..header_end)?, &segment.seed(offset))
-            .map_err(|fault| segment.fault(offset, fault))?;
+        let header = segment.bytes(offset..header_end)?;
+        segment.populate_once(offset, offset..header_end)?;
+        let header =
+            FrameHeader::decode(&header, &segment.seed(offset)).map_err(|fault| segment.fault(offset, fault))?;
         if header.rollout != id || header.lsn != lsn {
             let expected = format!("frame {lsn} of rollout {id}");
             return Err(segment.damage(

@@ -124,17 +124,25 @@ impl Segment {
         self.map.as_ref()?.get(range)
     }
 
-    /// Runs `check` on an object at `offset` unless this process did before. `range` is what the check reads: its pages
-    /// are asked for first, so that a failing disk is an error and not a signal.
+    /// Asks for the pages of a range, so that a failing disk is an error and not a signal, unless this process checked the
+    /// object at `offset`, of which the range is a part, before.
+    pub(crate) fn populate_once(&self, offset: u64, range: Range<u64>) -> Result<()> {
+        let Some(map) = self.map.as_ref().filter(|_| !self.is_verified(offset)) else { return Ok(()) };
+        let (len, start) = (range.end.saturating_sub(range.start), range.start);
+        let populated = map.populate(range);
+        populated.map_err(|error| Error::io(format_args!("read {len} bytes at {start}"), &self.path, error))
+    }
+
+    fn is_verified(&self, offset: u64) -> bool {
+        !self.recheck_always && self.verified.contains(offset)
+    }
+
+    /// Runs `check` on an object at `offset` unless this process did before. `range` is what the check reads.
     pub(crate) fn verify_once(&self, offset: u64, range: Range<u64>, check: impl FnOnce() -> Result<()>) -> Result<()> {
-        if !self.recheck_always && self.verified.contains(offset) {
+        if self.is_verified(offset) {
             return Ok(());
         }
-        if let Some(map) = &self.map {
-            map.populate(range.clone()).map_err(|error| {
-                Error::io(format_args!("read {} bytes at {}", range.end - range.start, range.start), &self.path, error)
-            })?;
-        }
+        self.populate_once(offset, range)?;
         check()?;
         self.verified.insert(offset);
         Ok(())

@@ -1,6 +1,5 @@
 //! Batches: any operations, one atomic commit.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -109,7 +108,7 @@ impl<'a> WriteBatch<'a> {
     /// Sets the cursor: where the trainer itself stands (data-loader position, RNG, totals), as bytes of its own. It
     /// comes back with [`RolloutStore::cursor`] after a crash, from the same commit as the rest of the batch.
     pub fn cursor(&mut self, cursor: &[u8]) {
-        self.ops.push(Op::Cursor(Arc::from(Cow::Borrowed(cursor))));
+        self.ops.push(Op::Cursor(Arc::from(cursor)));
     }
 
     fn accept<T>(&mut self, checked: Result<T>) -> Result<T> {

@@ -39,7 +39,7 @@ impl RolloutStore {
     /// `Invalid` where something else stands at the path; `Full`, `Poisoned`, `Io`. No half checkpoint is left under the
     /// path then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpointed> {
-        let (core, dir) = (&self.core, dir.as_ref());
+        let (core, dir) = (&self.core, &named(dir.as_ref())?);
         // One at a time: two of the same path would write into one unfinished directory.
         let _alone = core.checkpointing.lock();
         let manifest = {
@@ -68,6 +68,16 @@ impl RolloutStore {
     }
 }
 
+/// The path up to its last name, without a slash or dot behind it: other names are made of it.
+fn named(dir: &Path) -> Result<PathBuf> {
+    let path: PathBuf = dir.components().collect();
+    if path.file_name().is_none() {
+        let what = format!("\"{}\" ends in no name that a checkpoint could have; choose another path", dir.display());
+        return Err(Error::invalid(what).at(dir));
+    }
+    Ok(path)
+}
+
 /// Writes everything into a directory of another name.
 fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -> Result<Checkpointed> {
     disk.create_dir_all(unfinished).map_err(|error| Error::io("create directory", unfinished, error))?;
@@ -90,7 +100,9 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
         Ok(()) => {}
         // Without an exchange there is a moment with neither name; never one with half a checkpoint.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            let old = beside(dir, ".old");
+            // Under the unfinished name, which is ours alone: a checkpoint that someone keeps as ".old" stays.
+            let old = beside(unfinished, ".old");
+            check_unfinished(disk, &old)?;
             remove_store(disk, &old).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
             if let Err(error) = disk.rename(unfinished, dir) {
@@ -112,7 +124,12 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
 /// Whether a checkpoint of the same run stands at the path; anything else there is an error.
 fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
     let refuse = |what: &str| Error::invalid(format!("{} {what}; choose another path", dir.display())).at(dir);
-    match disk.entry_kind(dir).map_err(|error| Error::io("look at", dir, error))? {
+    let failed = |error| Error::io("look at", dir, error);
+    if disk.is_link(dir).map_err(failed)? {
+        // Exchanged with a directory, it would take what it leads to for the checkpoint that is replaced.
+        return Err(refuse("is a link"));
+    }
+    match disk.entry_kind(dir).map_err(failed)? {
         None => return Ok(false),
         Some(EntryKind::Directory) => {}
         Some(_) => return Err(refuse("is not a directory")),
@@ -155,6 +172,9 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
 
 /// Removes a directory of store files; other names in it are left, and it with them.
 fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if disk.is_link(dir)? {
+        return Err(io::Error::other("it is a link, and what it leads to may be anyone's"));
+    }
     if disk.entry_kind(dir)?.is_none() {
         return Ok(());
     }

@@ -206,15 +206,21 @@ impl RolloutStore {
     /// # Errors
     /// As for [`WriteBatch::insert`] and [`WriteBatch::commit`].
     pub fn insert(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
-        Ok(self.commit(&[Op::Insert(Prepared::insert(rollout)?)])?.last_lsn)
+        self.commit_one(Op::Insert(Prepared::insert(rollout)?))
     }
 
-    /// Replaces one live rollout: a batch of one.
+    /// Replaces one live rollout: a batch of one. Returns the new incarnation.
     ///
     /// # Errors
     /// As for [`WriteBatch::replace`] and [`WriteBatch::commit`].
     pub fn replace(&self, rollout: NewRollout<'_>) -> Result<Lsn> {
-        Ok(self.commit(&[Op::Replace(Prepared::insert(rollout)?)])?.last_lsn)
+        self.commit_one(Op::Replace(Prepared::insert(rollout)?))
+    }
+
+    /// Commits an operation that makes one rollout. Behind its frame the batch may carry another, of counters.
+    fn commit_one(&self, op: Op<'_>) -> Result<Lsn> {
+        let written = self.commit(&[op])?;
+        Ok(if let [Outcome::Inserted(lsn)] = written.outcomes[..] { lsn } else { written.last_lsn })
     }
 
     /// Ends rollouts and returns how many were live; the others are passed over.
@@ -267,6 +273,8 @@ impl RolloutStore {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // In a forked child the gate of a thread that is not there would never open.
+        self.core.check_writable()?;
         let updating = self.core.gate.update()?;
         self.core.check_writable()?;
         self.core.rules.check_acted(self.clock(), step)?;
@@ -303,15 +311,15 @@ impl RolloutStore {
             let Some(end) = end else {
                 return Err(Error::invalid(format!("{count} ids above {start} are not left; ids end at 2^63")));
             };
-            let lsn = if end > writer.state.id_ceiling {
-                Some(writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn)
-            } else {
-                None
-            };
+            if end > writer.state.id_ceiling {
+                writer.ids_reserved_at =
+                    writer.write(&self.core, &[Op::Tally { id_ceiling: end + RESERVED }])?.last_lsn;
+            }
             writer.next_id = end;
-            ((start..end).map(RolloutId::new), lsn)
+            ((start..end).map(RolloutId::new), writer.ids_reserved_at)
         };
-        lsn.map_or(Ok(()), |lsn| self.core.group.wait(&self.core, lsn))?;
+        // The reservation of another thread may be written and not durable yet.
+        self.core.group.wait(&self.core, lsn)?;
         Ok(ids)
     }
 
@@ -374,11 +382,13 @@ impl Closer {
             std::mem::forget(Arc::clone(core));
             return Ok(());
         }
+        // Held to the end: a second close must not return before the store is closed.
+        let mut flusher = self.flusher.lock();
         if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         core.flusher.stop();
-        if let Some(thread) = self.flusher.lock().take() {
+        if let Some(thread) = flusher.take() {
             let _ = thread.join();
         }
         let result = if flush && !core.read_only { self.flush() } else { Ok(()) };

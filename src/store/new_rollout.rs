@@ -3,6 +3,7 @@
 //! Knows nothing of ids that exist, clocks or versions that were issued: the writer checks those in commit order.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::format::dtype::DType;
@@ -220,10 +221,24 @@ impl<'a> NewRollout<'a> {
                 _ => {}
             }
         }
-        match self.provenances.iter().find(|(column, _)| self.values(column).is_none()) {
-            Some((column, _)) => Err(self.refuse(format_args!("provenance of {column} is given without its values"))),
-            None => Ok(()),
+        self.check_provenances()
+    }
+
+    fn check_provenances(&self) -> Result<()> {
+        let mut seen = HashSet::with_capacity(self.provenances.len());
+        for (column, _) in &self.provenances {
+            if self.values(column).is_none() {
+                return Err(self.refuse(format_args!("provenance of {column} is given without its values")));
+            }
+            if !seen.insert(column) {
+                return Err(self.refuse(format_args!("provenance of {column} is given twice")));
+            }
         }
+        if seen.len() > limits::PROVENANCES_MAX {
+            let max = limits::PROVENANCES_MAX;
+            return Err(self.refuse(format_args!("{} columns have a provenance, the limit is {max}", seen.len())));
+        }
+        Ok(())
     }
 
     fn check_lengths(&self) -> Result<()> {

@@ -217,12 +217,21 @@ fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<Stor
 fn check_identity(options: &Options, manifest: &Manifest, dir: &Path) -> Result<()> {
     match &options.run_identity {
         Some(given) if *given != manifest.run_identity => {
-            let (ours, theirs) = (given.escape_ascii(), manifest.run_identity.escape_ascii());
-            let message = format!("{} belongs to run \"{theirs}\", this is run \"{ours}\"", dir.display());
+            let (ours, theirs) = (start_of(given), start_of(&manifest.run_identity));
+            let message = format!(
+                "{} belongs to run \"{theirs}\", this is run \"{ours}\"; give each run a directory of its own",
+                dir.display()
+            );
             Err(Error::invalid(message).at(dir))
         }
         _ => Ok(()),
     }
+}
+
+/// As much of a run identity as fits into a message.
+fn start_of(identity: &[u8]) -> impl std::fmt::Display {
+    const SHOWN_BYTES_MAX: usize = 256;
+    identity.get(..SHOWN_BYTES_MAX).unwrap_or(identity).escape_ascii()
 }
 
 fn check_resumed(options: &Options, state: &State) -> Result<()> {
@@ -243,7 +252,7 @@ fn build(
 ) -> Core {
     let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
     let group = Group::new(state.lsn);
     let published = Published {

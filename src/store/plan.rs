@@ -120,15 +120,6 @@ impl Plan {
         self
     }
 
-    /// Takes out the first rollouts that fit: at least one, then up to `rollouts` of them with `tokens` in all.
-    pub(crate) fn split_first(&mut self, rollouts: usize) -> Self {
-        let rest = self.items.split_off(rollouts.min(self.items.len()));
-        let items = std::mem::replace(&mut self.items, rest);
-        self.positions = (0..self.items.len()).collect();
-        let positions = (0..items.len()).collect();
-        Self { items, positions, damaged: Vec::new(), ..*self }
-    }
-
     /// Checks results against the plan and prepares their frames. Also returns how many rollouts have none.
     pub(crate) fn into_op<'a>(self, results: Results) -> Result<(Op<'a>, u64)> {
         let mut seen = HashSet::with_capacity(results.rows.len());

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::{EntryKind, Has};
 use crate::ids::{Lsn, RolloutId};
+use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
 use crate::store::plan::{Applied, Plan, Results};
@@ -85,12 +87,7 @@ impl RolloutStore {
     /// update's closure; `Damaged` for a rollout that cannot be read.
     pub fn plan_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        self.core.check_open()?;
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            self.core.rules.check_acted(published.state.clock, step)?;
-            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
-        };
+        let (snapshots, state) = self.look_up(ids, step)?;
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         let mut planned = HashSet::new();
         let (mut fresh, mut again, mut first_time) = (0, 0, Vec::new());
@@ -121,7 +118,7 @@ impl RolloutStore {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
         let published = self.core.published.read();
-        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        let (state, rules) = (Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let mut due = Vec::new();
@@ -153,21 +150,25 @@ impl RolloutStore {
     /// As for [`RolloutStore::plan_for`].
     pub fn plan_kl_ref_for(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        self.core.check_open()?;
-        let published = self.core.published.read();
-        self.core.rules.check_acted(published.state.clock, step)?;
-        let state = std::sync::Arc::clone(&published.state);
+        let (snapshots, state) = self.look_up(ids, step)?;
         let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
-        for (position, snapshot) in Snapshot::of_all(&published, ids)?.into_iter().enumerate() {
-            let id = snapshot.entry.id;
-            let kl = published.index.extra(id).and_then(|extra| extra.kl);
+        for (position, snapshot) in snapshots.into_iter().enumerate() {
+            let (id, kl) = (snapshot.entry.id, snapshot.extra.kl);
             if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
                 let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
                 plan.push(position, snapshot.open(&state, &self.core.rules)?, replaces);
             }
         }
         Ok(plan)
+    }
+
+    /// Live rollouts as of one committed state, for a plan at `step`.
+    fn look_up(&self, ids: &[RolloutId], step: u64) -> Result<(Vec<Snapshot>, Arc<State>)> {
+        self.core.check_open()?;
+        let published = self.core.published.read();
+        self.core.rules.check_acted(published.state.clock, step)?;
+        Ok((Snapshot::of_all(&published, ids)?, Arc::clone(&published.state)))
     }
 
     /// Stores the results of a plan in one commit. A result commits only where the rollout is what it was at hand-out; it
@@ -221,7 +222,7 @@ impl RolloutStore {
         }
         let (snapshots, state) = {
             let published = self.core.published.read();
-            (Snapshot::of_all(&published, ids)?, std::sync::Arc::clone(&published.state))
+            (Snapshot::of_all(&published, ids)?, Arc::clone(&published.state))
         };
         let serve = |snapshot: Snapshot| {
             let rollout = snapshot.open(&state, &self.core.rules)?;
@@ -278,15 +279,14 @@ impl RolloutStore {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let began = Instant::now();
-        let mut due = self.plan_due(step, budget)?;
+        let due: Vec<RolloutId> = self.plan_due(step, budget)?.ids().collect();
         let mut total = Recomputed::default();
-        while !due.is_empty() {
+        for ids in due.chunks(MICRO_BATCH_ROLLOUTS) {
             if total.micro_batches > 0 && budget.time.is_some_and(|time| began.elapsed() >= time) {
                 break;
             }
             // Each micro-batch is planned again: the weights may have changed, and others may have computed some.
-            let ids: Vec<RolloutId> = due.split_first(MICRO_BATCH_ROLLOUTS).ids().collect();
-            let plan = self.plan_still_due(&ids, step)?;
+            let plan = self.plan_still_due(ids, step)?;
             if plan.is_empty() {
                 continue;
             }
@@ -303,11 +303,14 @@ impl RolloutStore {
     /// Those of `ids` that are still live and due.
     fn plan_still_due(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
-        let published = self.core.published.read();
-        let (state, rules) = (std::sync::Arc::clone(&published.state), self.core.rules);
+        let (snapshots, state) = {
+            let published = self.core.published.read();
+            let snapshots: Vec<_> = ids.iter().map(|id| Snapshot::of(&published, *id)).collect::<Result<_>>()?;
+            (snapshots, Arc::clone(&published.state))
+        };
+        let rules = self.core.rules;
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
-        for id in ids {
-            let Some(snapshot) = Snapshot::of(&published, *id)? else { continue };
+        for snapshot in snapshots.into_iter().flatten() {
             let staleness = rules.staleness(&state.ref_clock, &snapshot.entry, step);
             if staleness.stale || staleness.out_of_window {
                 let replaces = snapshot.entry.old_lsn;

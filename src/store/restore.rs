@@ -174,7 +174,8 @@ fn next_manifest(
     Ok(next)
 }
 
-/// Whether the store already has this very segment. Another one of its number is removed, unless the store is made of it.
+/// Whether the store already is made of this very segment. Any other file of its number is removed: a restore that lost
+/// power may have left the length of a file without its bytes.
 fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Option<&Manifest>) -> Result<bool> {
     let path = dir.join(segment_file_name(record.id));
     let file = match disk.open(&path, Access::Read) {
@@ -184,14 +185,14 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
     };
     let mut header = vec![0; SEGMENT_HEADER_BYTES];
     let read = file.read_exact_at(&mut header, 0).and_then(|()| file.len());
-    let same = read.is_ok_and(|len| {
-        let header = SegmentHeader::decode(&header);
-        header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
-    });
-    if same {
-        return Ok(true);
-    }
     if old.is_some_and(|old| old.segments.iter().any(|listed| listed.id == record.id)) {
+        let same = read.is_ok_and(|len| {
+            let header = SegmentHeader::decode(&header);
+            header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
+        });
+        if same {
+            return Ok(true);
+        }
         let message = format!("{} is another segment than the checkpoint's of that number", path.display());
         return Err(Error::invalid(format!("{message}; restore into a fresh directory")).at(&path));
     }

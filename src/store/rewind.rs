@@ -41,9 +41,9 @@ impl RolloutStore {
     /// # Errors
     /// `Invalid` for a step above the clock, or where there is none; `Full`, `Poisoned`, `Io`.
     pub fn rewind(&self, step: u64, created_later: Rewind) -> Result<u64> {
-        let _alone = self.core.gate.update()?;
-        let mut writer = self.core.writer.lock();
         self.core.check_writable()?;
+        let _alone = self.core.gate.update()?;
+        let mut writer = self.core.lock_writer()?;
         // Nothing waits for its publication then, and nothing new is written: the index shows every rollout.
         self.core.group.wait_all(&self.core)?;
         let clock = writer.state.clock;

@@ -77,8 +77,13 @@ pub(crate) struct Update {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
+    /// The new incarnation.
+    Inserted(Lsn),
     Retired(u64),
-    Applied { computed: u64, dropped: u64 },
+    Applied {
+        computed: u64,
+        dropped: u64,
+    },
     Version(u64),
 }
 
@@ -167,11 +172,11 @@ impl<'b, 's> Stage<'b, 's> {
             let outcome = self.op(op)?;
             self.staged.outcomes.push(outcome);
         }
-        self.check_limits()?;
         let writes_rollouts = self.staged.events.iter().any(|event| matches!(event, Event::Rollout(_)));
         if writes_rollouts || self.id_ceiling.is_some() {
             self.tally();
         }
+        self.check_limits()?;
         Ok(self.staged)
     }
 
@@ -230,8 +235,8 @@ impl<'b, 's> Stage<'b, 's> {
         }
         let lsn = self.next_lsn;
         let entry = FrameEntry { lsn, insert_lsn: lsn, ref_version, ..prepared.entry };
-        self.rollout(prepared, entry, false);
-        Ok(Outcome::Done)
+        self.rollout(prepared, entry);
+        Ok(Outcome::Inserted(lsn))
     }
 
     fn replace(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
@@ -283,7 +288,7 @@ impl<'b, 's> Stage<'b, 's> {
                 continue;
             }
             computed += 1;
-            self.rollout(&update.prepared, FrameEntry { lsn: self.next_lsn, ..entry }, true);
+            self.rollout(&update.prepared, FrameEntry { lsn: self.next_lsn, ..entry });
         }
         self.staged.dropped += dropped;
         Ok(Outcome::Applied { computed, dropped })
@@ -315,10 +320,14 @@ impl<'b, 's> Stage<'b, 's> {
         pending.add_to(&mut counters);
         counters.dropped = counters.dropped.saturating_add(dropped);
         let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
-        // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
-        let lives =
-            |rollout: &&Incarnation| self.live(rollout.id).is_some_and(|live| live.insert_lsn == rollout.insert_lsn);
-        let used = pending.used.iter().filter(lives).map(|rollout| rollout.id).collect();
+        let mut used = Vec::with_capacity(pending.used.len());
+        for Incarnation { id, insert_lsn } in &pending.used {
+            // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
+            let Some(live) = self.live(*id).filter(|live| live.insert_lsn == *insert_lsn) else { continue };
+            // Neither the index nor the pending counts know of the use between the write and the publication.
+            self.staged.changes.0.insert(*id, (self.next_lsn, Some(Live { used: true, ..live })));
+            used.push(*id);
+        }
         self.staged.tallied = pending;
         self.control(Event::Tally { counters, id_ceiling, used });
     }
@@ -328,15 +337,15 @@ impl<'b, 's> Stage<'b, 's> {
         self.event(event);
     }
 
-    fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry, used: bool) {
+    fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry) {
         let lsn = entry.lsn;
-        let before =
-            self.live(entry.id).unwrap_or(Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used });
+        let new = Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used: false };
+        let before = self.live(entry.id).unwrap_or(new);
         let live = Live {
             insert_lsn: entry.insert_lsn,
             old_lsn: if entry.has.contains(Has::OLD) { lsn } else { before.old_lsn },
             kl_lsn: if entry.has.contains(Has::KL_REF) { lsn } else { before.kl_lsn },
-            used: before.used || used,
+            used: before.used,
         };
         self.staged.changes.0.insert(entry.id, (lsn, Some(live)));
         self.staged.frames.push(prepared.frame(&entry));

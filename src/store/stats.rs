@@ -1,5 +1,6 @@
 //! Figures of a store, as one value.
 
+use crate::format::entry::Has;
 use crate::ids::Lsn;
 use crate::reason::Reason;
 use crate::store::RolloutStore;
@@ -79,22 +80,26 @@ impl StatsCounters {
 }
 
 impl RolloutStore {
-    /// Figures of the store. Looks at every rollout once, for those that are missing.
+    /// Figures of the store. Looks at every rollout once, for those that are missing and the oldest.
     ///
     /// # Errors
     /// `Invalid` where the store is closed.
     pub fn stats(&self) -> crate::Result<Stats> {
         self.core.check_open()?;
-        let missing = self.count_missing();
         let published = self.core.published.read();
         let state = &published.state;
         let rules = self.core.rules;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let born_below = state.clock.and_then(|clock| rules.born_below(clock));
+        let (mut missing, mut oldest_born_step) = (0, None);
+        for entry in published.index.iter() {
+            missing += u64::from(!entry.has.contains(Has::OLD));
+            oldest_born_step = Some(oldest_born_step.map_or(entry.born_step, |oldest| entry.born_step.min(oldest)));
+        }
         let mut counters = state.counters;
         self.core.usage.pending().add_to(&mut counters);
         let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
-        Ok(Stats {
+        let mut stats = Stats {
             live: published.index.len() as u64,
             tokens: published.index.token_total(),
             missing,
@@ -104,13 +109,13 @@ impl RolloutStore {
             ref_label: state.ref_clock.current_label(),
             kl_ref_version: state.kl_clock.current,
             clock: state.clock,
-            oldest_born_step: published.index.iter().map(|entry| entry.born_step).min(),
+            oldest_born_step,
             window: rules.window,
             max_version_lag: rules.max_version_lag,
             log_bytes: published.segments.values().map(|segment| segment.published_bytes()).sum(),
             segments: published.segments.len() as u64,
             last_lsn: state.lsn,
-            durable_lsn: self.core.group.durable(),
+            durable_lsn: Lsn::NONE,
             counters: StatsCounters {
                 inserted: counters.inserted,
                 asked: counters.asked,
@@ -123,6 +128,10 @@ impl RolloutStore {
             index_entries_touched: published.index.touched(),
             open_log_bytes_read: self.core.open_log_bytes_read,
             warnings: self.core.usage.warnings(),
-        })
+        };
+        drop(published);
+        // Afterwards: what readers see is durable, and the group is never asked under the lock of what they see.
+        stats.durable_lsn = self.core.group.durable();
+        Ok(stats)
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn sync_names_above(disk: &dyn Disk, path: &Path) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && below != path => return Ok(()),
             synced => synced.map_err(|error| Error::io("sync directory", &above, error))?,
         }
-        if above.parent().is_none_or(|next| next.as_os_str().is_empty()) {
+        if above.parent().is_none() || above == Path::new(".") {
             return Ok(());
         }
         below = above;

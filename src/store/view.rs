@@ -62,7 +62,7 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
-    extra: Extra,
+    pub(crate) extra: Extra,
     segment: Arc<Segment>,
     old: Option<Box<Part>>,
     kl: Option<Box<Part>>,

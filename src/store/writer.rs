@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     next_lsn: Lsn,
     /// The next counted id to hand out.
     pub(crate) next_id: u64,
+    /// The frame that reserved the ids being handed out; none where a recovery found them reserved.
+    pub(crate) ids_reserved_at: Lsn,
 }
 
 /// What a batch became.
@@ -47,7 +49,8 @@ impl Writer {
     /// A writer behind a recovered or new store, of which no segment is being written to.
     pub(crate) fn new(manifest: Manifest, state: State) -> Self {
         let (next_id, next_lsn) = (state.id_ceiling, state.lsn.next());
-        Self { active: None, manifest, state, overlay: Overlay::default(), next_lsn, next_id }
+        let (overlay, ids_reserved_at) = (Overlay::default(), Lsn::NONE);
+        Self { active: None, manifest, state, overlay, next_lsn, next_id, ids_reserved_at }
     }
 
     /// Writes a batch; it is acknowledged only after [`super::group::Group::wait`] for its last LSN.
@@ -100,7 +103,9 @@ impl Writer {
         let header = self.next_header();
         let capacity = core.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + batch_bytes);
         // Whatever becomes of the file, its number is used.
-        self.manifest.next_segment_id = header.segment.0 + 1;
+        self.manifest.next_segment_id = header.segment.0.checked_add(1).ok_or_else(|| {
+            Error::invalid(format!("{} has no segment numbers left; begin a new store", core.dir.display()))
+        })?;
         let active = Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode)?;
         let sealed = self.seal(core)?;
         let record = SegmentRecord {
@@ -183,8 +188,12 @@ impl Writer {
 
     /// Writes the next generation, with the state as it is. Nothing may be pending.
     fn write_manifest(&mut self, core: &Core) -> Result<()> {
+        self.put_manifest(core, self.manifest.clone())
+    }
+
+    /// Makes `manifest` the next generation. Where that fails, what was last written is still what counts.
+    fn put_manifest(&mut self, core: &Core, mut manifest: Manifest) -> Result<()> {
         debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
-        let mut manifest = self.manifest.clone();
         manifest.state = self.state.to_snapshot();
         manifest.generation += 1;
         manifests::write(&*core.disk, &core.dir, &manifest)?;
@@ -205,11 +214,11 @@ impl Writer {
             return Ok(());
         }
         core.group.wait_all(core)?;
-        self.manifest.lsn_ceiling = self.manifest.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
-        self.manifest.ref_version_ceiling =
-            self.manifest.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
-        self.manifest.kl_version_ceiling = self.manifest.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
-        self.write_manifest(core).map_err(|error| match error.kind() {
+        let mut raised = self.manifest.clone();
+        raised.lsn_ceiling = raised.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
+        raised.ref_version_ceiling = raised.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
+        raised.kl_version_ceiling = raised.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
+        self.put_manifest(core, raised).map_err(|error| match error.kind() {
             ErrorKind::Full => error,
             _ => core.group.poison(&error).caused_by(error),
         })

@@ -15,7 +15,7 @@ const ABOUT: &str =
     "A crash-safe store for RL rollouts: replay a recorded run against it, look inside, check and repair";
 
 const VERIFY_JSON: &str = "\
-The JSON object: sound (bool), checkpoint (bool: not a store), segments, frames, bytes (read and checked), in_flight_bytes \
+The JSON object: sound (bool), checkpoint (bool: not a store), segments, frames, bytes (of segments, checked), in_flight_bytes \
 (behind the last whole batch: a write under way, or cut short by a crash), last_lsn, and findings: a list of {file (its \
 name within the store), offset (in bytes), expected, found, rollouts (ids, as strings, that the damaged bytes still \
 name)}.
@@ -69,7 +69,7 @@ pub enum Command {
     Checkpoint(CheckpointArgs),
     /// Bring a checkpoint back, exactly
     Restore(RestoreArgs),
-    /// Set a store back to an older step, without a checkpoint: everything in it is stale then
+    /// Set a store back to an older step without a checkpoint; everything is stale then
     Rewind(RewindArgs),
 }
 

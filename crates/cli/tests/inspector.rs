@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use common::{json, json_lines, recorded_trace, rollstore, stderr, stdout};
+use common::{contents, json, json_lines, recorded_trace, rollstore, stderr, stdout};
 use rollstore::{Column, NewRollout, Provenance, RolloutStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -214,7 +213,7 @@ fn damage_in_one_column_is_told_and_hides_nothing_else() {
 fn looking_changes_no_byte() {
     let (_folder, store) = store();
     let before = contents(&store);
-    for (command, options) in [("stat", &[][..]), ("ls", &[]), ("get", &["2"]), ("dump", &[])] {
+    for (command, options) in [("stat", &[][..]), ("ls", &[]), ("get", &["2"]), ("dump", &[]), ("verify", &[])] {
         stdout(&look(command, &store, options));
         assert_eq!(contents(&store), before, "{command}");
     }
@@ -242,10 +241,4 @@ fn a_replayed_store_and_its_checkpoint_can_be_looked_at() {
     assert_eq!(json(&look("stat", &store, &["--json"]))["live"], 32);
     assert_eq!(json_lines(&look("dump", &folder.path().join("store.checkpoint"), &[])).len(), 32);
     assert_eq!(stdout(&look("ls", &store, &[])).lines().count(), 4 + 32);
-}
-
-/// Every file of a store with its bytes.
-fn contents(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let entries = store.read_dir().expect("a directory").map(|entry| entry.expect("an entry").path());
-    entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }

@@ -26,6 +26,8 @@ fn commands() -> (TempDir, Vec<Vec<OsString>>) {
         vec!["ls".into(), store.clone()],
         vec!["get".into(), store.clone(), id],
         vec!["dump".into(), store.clone()],
+        vec!["verify".into(), store.clone()],
+        vec!["repair".into(), store.clone()],
         vec!["replay".into(), recorded_trace().into(), "--store".into(), store],
     ];
     let with_json: Vec<_> = commands.iter().map(|command| [command.as_slice(), &["--json".into()]].concat()).collect();

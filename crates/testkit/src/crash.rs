@@ -14,8 +14,10 @@
 //! - The states that a crash may leave are read from a run without faults, never from the run that crashed.
 //! - After each crash the store is written to again, and what it acknowledges then survives too.
 
+mod end;
+mod run;
+
 use std::fmt;
-use std::thread;
 
 use rollstore::RolloutStore;
 use rollstore::disk::Disk;
@@ -23,61 +25,10 @@ use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, Op, OpKind, SimDisk};
 
 use crate::settings::{self, random};
 use crate::state::{StoreState, assert_same};
-use crate::store::{self, DIR};
+use crate::store;
 
-/// One run of a workload.
-#[derive(Debug)]
-pub struct Run {
-    disk: SimDisk,
-    acknowledged: usize,
-    /// Where states are learned: the one after each acknowledgement.
-    states: Option<Vec<StoreState>>,
-}
-
-impl Run {
-    fn new(disk: SimDisk, learns_states: bool) -> Self {
-        Self { disk, acknowledged: 0, states: learns_states.then(Vec::new) }
-    }
-
-    /// The disk to work on.
-    #[must_use]
-    pub fn disk(&self) -> &SimDisk {
-        &self.disk
-    }
-
-    /// Opens the store.
-    ///
-    /// # Errors
-    /// As for [`rollstore::Options::open`].
-    pub fn open(&self) -> rollstore::Result<RolloutStore> {
-        store::open(&self.disk)
-    }
-
-    /// What was asked for returned Ok: from here on the store's present state must survive.
-    ///
-    /// # Errors
-    /// What reading the store met.
-    pub fn acknowledge(&mut self, store: &RolloutStore) -> rollstore::Result<()> {
-        self.acknowledged += 1;
-        if let Some(states) = &mut self.states {
-            states.push(StoreState::of(store)?);
-        }
-        Ok(())
-    }
-
-    /// The same while the store is not open.
-    ///
-    /// # Errors
-    /// What opening and reading the store met.
-    pub fn acknowledge_closed(&mut self) -> rollstore::Result<()> {
-        self.acknowledged += 1;
-        if let Some(states) = &mut self.states {
-            let disk = std::sync::Arc::new(self.disk.clone());
-            states.push(StoreState::of(&store::options(disk).read_only(true).open(DIR)?)?);
-        }
-        Ok(())
-    }
-}
+use end::{Crash, End};
+pub use run::Run;
 
 /// What a sweep went through; tests assert on it, so that none passes by looking at nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,47 +58,6 @@ pub struct Sweep<'a> {
 impl fmt::Debug for Sweep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sweep").field("styles", &self.styles).field("seeds", &self.seeds).finish_non_exhaustive()
-    }
-}
-
-/// How a run ends at its point.
-#[derive(Debug, Clone, Copy)]
-enum End {
-    /// The power goes, and this is what the medium kept.
-    PowerCut(CrashImage),
-    /// The process is killed: the next one finds everything written, durable or not.
-    Kill,
-}
-
-impl End {
-    /// The disk that the next process finds.
-    fn after(self, dead: &SimDisk) -> SimDisk {
-        match self {
-            Self::PowerCut(image) => dead.crash(image),
-            Self::Kill => dead.kill(),
-        }
-    }
-}
-
-/// A crash, for the message of a failure: which it was and how it is had again.
-#[derive(Debug, Clone, Copy)]
-struct Crash<'a> {
-    point: u64,
-    op: &'a Op,
-    end: End,
-    depth: u32,
-}
-
-impl fmt::Display for Crash<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { point, op, end, depth } = self;
-        let (seed, current) = (settings::seed(), thread::current());
-        let name = current.name().unwrap_or_default();
-        writeln!(f, "stopped at operation {point} ({:?} {}), {end:?}", op.kind, op.path.display())?;
-        if *depth > 0 {
-            writeln!(f, "and {depth} times more within recovery")?;
-        }
-        write!(f, "again: ROLLSTORE_TEST_SEED={seed} ROLLSTORE_TEST_POINT={point} cargo test -p rollstore {name}")
     }
 }
 
@@ -268,7 +178,7 @@ impl<'a> Sweep<'a> {
     fn goes_on(&self, crash: Crash<'_>) -> bool {
         let every = if crash.depth == 0 { self.goes_on_every } else { 4 };
         match crash.end {
-            End::PowerCut(image) => image.seed % every == 0,
+            End::PowerCut(image) => image.seed.is_multiple_of(every),
             End::Kill => true,
         }
     }
@@ -292,8 +202,8 @@ impl<'a> Sweep<'a> {
             // One image a cut: their styles take turns. One cut in eight goes deeper: all of them would never end.
             let turn = random(settings::seed(), (crash.point << 20) + (op.number << 4) + u64::from(crash.depth));
             let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
-            let end = if turn % 5 == 0 { End::Kill } else { End::PowerCut(CrashImage { seed: turn, style }) };
-            let sweep = Sweep { depth: if turn % 8 == 0 { self.depth } else { 0 }, ..*self };
+            let end = if turn.is_multiple_of(5) { End::Kill } else { End::PowerCut(CrashImage { seed: turn, style }) };
+            let sweep = Sweep { depth: if turn.is_multiple_of(8) { self.depth } else { 0 }, ..*self };
             sweep.check(&disk, Crash { end, depth: crash.depth + 1, ..crash }, allowed, swept);
         }
     }

@@ -6,6 +6,7 @@ pub mod bytes;
 pub mod child;
 pub mod crash;
 pub mod fuzz;
+pub mod grouping;
 pub mod model;
 pub mod scratch;
 pub mod settings;

@@ -80,6 +80,9 @@ impl StoreState {
     ///
     /// # Errors
     /// What reading met.
+    ///
+    /// # Panics
+    /// Where a rollout is listed and cannot be had.
     pub fn of(store: &RolloutStore) -> rollstore::Result<Self> {
         let (state, mut unreadable) = Self::of_readable(store)?;
         unreadable.pop().map_or(Ok(state), |(_, error)| Err(error))

@@ -11,7 +11,7 @@ use rollstore::{Budget, NewRollout, Options, Plan, Results, Rollout, RolloutId, 
 use crate::settings::random;
 
 /// Where tests keep their store on a simulated disk. Neither directory is there at first.
-pub const DIR: &str = "/run/rollouts";
+pub const DIR: &str = "run/rollouts";
 
 /// Completion tokens of [`rollout`].
 pub const TOKENS: usize = 16;

@@ -97,7 +97,7 @@ impl Footer {
         ensure(!trailer.is_left_out(), "footer", 0, "a payload", "a segment without one: scan it")?;
         let computed = crc32fast::hash(payload);
         if trailer.crc != computed {
-            return Err(Fault::checksum("footer checksum", 0, trailer.crc, computed));
+            return Err(Fault::checksum("footer", 0, trailer.crc, computed));
         }
         let padded = padding.len() < TRAILER_BYTES && padding.iter().all(|byte| *byte == 0);
         ensure(padded, "footer padding", trailer.len, "less than 64 zeros", format_args!("{} bytes", padding.len()))?;

@@ -90,7 +90,7 @@ pub(crate) fn decode_trailer(
     ensure(raw.magic == MAGIC, "footer magic", 0, magic, raw.magic.escape_ascii())?;
     let computed = crc(bytes);
     if raw.crc != computed {
-        return Err(Fault::checksum("footer trailer checksum", 60, raw.crc, computed));
+        return Err(Fault::checksum("footer trailer", 60, raw.crc, computed));
     }
     check_features(raw.format_version, 0)?;
     if raw.zeros != [0; 16] {

@@ -79,7 +79,7 @@ fn a_header_in_another_place_is_refused() {
         FrameSeed { salt: SEED.salt + 1, ..SEED },
     ];
     for seed in elsewhere {
-        assert!(is_damaged_in(&FrameHeader::decode(&bytes, &seed), "frame header checksum"), "{seed:?}");
+        assert!(is_damaged_in(&FrameHeader::decode(&bytes, &seed), "frame header"), "{seed:?}");
     }
 }
 

@@ -199,7 +199,7 @@ impl Manifest {
         let (covered, _) = bytes.split_at(HEADER_BYTES.saturating_add(payload.len()));
         let (stored, computed) = (u32::from_le_bytes(*crc), crc32fast::hash(covered));
         if stored != computed {
-            return Err(Fault::checksum("manifest checksum", header.crc_offset(), stored, computed));
+            return Err(Fault::checksum("manifest", header.crc_offset(), stored, computed));
         }
         header.check_version()?;
         let mut copy = AlignedVec::new();

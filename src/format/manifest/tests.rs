@@ -134,6 +134,9 @@ fn a_manifest_that_contradicts_itself_has_a_defect() {
     assert!(defect(|manifest| manifest.next_segment_id = 3).is_some(), "an id to be given again");
     assert!(defect(|manifest| manifest.segments.swap(0, 1)).is_some(), "segments out of order");
     assert!(defect(|manifest| manifest.state.ref_clock.current = 8).is_some(), "a clock behind its lineage");
+    assert!(defect(|manifest| manifest.lsn_ceiling = u64::MAX).is_some(), "nothing above the ceiling");
+    assert!(defect(|manifest| manifest.generation = u64::MAX).is_some(), "no next generation");
+    assert!(defect(|manifest| manifest.state.kl_clock.next = u64::MAX).is_some(), "no next version");
 }
 
 proptest! {
@@ -159,7 +162,7 @@ proptest! {
         };
         let mut manifest = manifest();
         [manifest.generation, manifest.epoch, manifest.owner, manifest.lsn_ceiling, manifest.state.id_ceiling,
-            manifest.options.window] = numbers;
+            manifest.options.window] = numbers.map(|number| number / 2);
         manifest.next_segment_id = u32::MAX;
         manifest.segments = ids.into_iter().zip(states).map(|(id, fields)| segment(id, state(fields))).collect();
         manifest.state.retire_lines = lines.into_iter().map(line).collect();

@@ -10,7 +10,7 @@ use super::columns::{ArchivedColumnMeta, ColumnMeta, check_columns};
 use crate::format::archive;
 use crate::format::dtype::DType;
 use crate::format::fault::{Fault, ensure};
-use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMED_COLUMNS_MAX, SPANS_MAX};
+use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMED_COLUMNS_MAX, PROVENANCES_MAX, SPANS_MAX};
 
 /// The descriptor of an Insert or Update frame. Fields without a presence bit are empty or 0 where there is nothing.
 #[derive(Debug, Clone, PartialEq, Default, Archive, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl ArchivedRolloutMeta {
         at_most("metadata length", self.metadata.len(), METADATA_BYTES_MAX)?;
         at_most("spans", self.spans.len(), SPANS_MAX)?;
         at_most("old logp spans", self.old_spans.len(), SPANS_MAX)?;
-        at_most("provenances", self.provenances.len(), usize::from(u8::MAX))?;
+        at_most("provenances", self.provenances.len(), PROVENANCES_MAX)?;
         for name in self.names.iter() {
             at_most("name length", name.len(), NAME_BYTES_MAX)?;
         }

@@ -39,7 +39,7 @@ fn print(store: &Path, verification: &Verification, out: &mut Output) -> Outcome
     out.line(if verification.is_checkpoint {
         " next: restore another checkpoint; this one cannot be repaired, since a checkpoint never changes"
     } else {
-        " next: restore a checkpoint, or run \"rollstore repair\", which keeps what is whole"
+        " next: restore a checkpoint that is sound itself, or run \"rollstore repair\", which keeps what is whole"
     })
 }
 

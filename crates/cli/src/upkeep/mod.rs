@@ -16,7 +16,7 @@ use rollstore::RolloutStore;
 
 use crate::text;
 
-/// What a store holds, in a few words: `32 live rollouts, 4 of them stale, at step 98`.
+/// What a store holds, in a few words: `32 rollouts live, 4 of them stale, at step 98`.
 fn contents(store: &RolloutStore) -> String {
     let count = |ids: usize| u64::try_from(ids).unwrap_or(u64::MAX);
     let (live, stale) = (count(store.len()), count(store.stale().len()));

@@ -54,13 +54,10 @@ fn agreed(store: &Path, found: &[Finding]) -> Outcome<bool> {
     let places = text::counted(u64::try_from(found.len()).unwrap_or(u64::MAX), "damaged place");
     let mut lines = vec![format!(" {}: {places}", text::path(store))];
     lines.extend(findings::lines(store, found));
-    let files: BTreeSet<String> = found.iter().map(|finding| within(store, &finding.damage.file)).collect();
-    let files = Vec::from_iter(files).join(", ");
+    lines.extend([String::new(), " A repair".to_owned()]);
+    lines.extend(moved(store, found));
     lines.extend([
-        String::new(),
-        " A repair".to_owned(),
-        format!("   keeps as they are, in damaged/: {files}, and the segment that was being written to"),
-        "   copies every whole frame of them into new segments; a batch that lost a frame comes back in parts"
+        "   copies every whole frame of what it moves into new segments; a batch that lost a frame comes back in parts"
             .to_owned(),
         "   makes every rollout stale if an advance or a retirement may be among what is lost".to_owned(),
         String::new(),
@@ -72,6 +69,15 @@ fn agreed(store: &Path, found: &[Finding]) -> Outcome<bool> {
         ));
     }
     Ok(question::ask(&format!("repair {}?", text::path(store))))
+}
+
+/// What will be moved. That a crash left a segment open is known to the repair alone.
+fn moved(store: &Path, found: &[Finding]) -> Option<String> {
+    let there = found.iter().map(|finding| &finding.damage.file).filter(|file| file.exists());
+    let files: BTreeSet<String> = there.map(|file| within(store, file)).collect();
+    let files = Vec::from_iter(files).join(", ");
+    let open = "a segment that was never closed is moved with it";
+    (!files.is_empty()).then(|| format!("   moves {files} to damaged/, unchanged; {open}"))
 }
 
 fn print(store: &Path, repaired: &Repaired, out: &mut Output) -> Outcome {
@@ -97,11 +103,11 @@ fn lost(repaired: &Repaired) -> String {
     let nameless = repaired.findings.iter().filter(|finding| finding.rollouts.is_empty()).count();
     let nameless = text::counted(u64::try_from(nameless).unwrap_or(u64::MAX), "place");
     match (repaired.rollouts_lost.as_slice(), nameless.as_str()) {
-        ([], nameless) => format!("what stood in {nameless}, which name no rollout"),
+        ([], nameless) => format!("what stood in {nameless} without a rollout's name"),
         (named, "0 places") => format!("the newest data of {}", findings::listed(named)),
         (named, nameless) => {
             format!(
-                "the newest data of {}, and what stood in {nameless}, which name no rollout",
+                "the newest data of {}, and what stood in {nameless} without a rollout's name",
                 findings::listed(named)
             )
         }

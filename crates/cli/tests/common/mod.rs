@@ -1,11 +1,13 @@
-//! What the tests of the program share: running it, and small traces.
+//! What the tests of the program share: running it, small traces, and small stores to damage.
 
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rollstore::{NewRollout, RolloutStore};
 use serde_json::Value;
 
 /// The program, ready for its arguments. Colour and size come from the test, not from who runs it.
@@ -81,4 +83,68 @@ pub(crate) fn write_trace(folder: &Path, lines: &[String]) -> PathBuf {
     let path = folder.join("trace.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").expect("the trace is written");
     path
+}
+
+/// Every file of a store with its bytes, those in folders of it too.
+pub(crate) fn contents(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in store.read_dir().expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.append(&mut contents(&path));
+        } else {
+            files.insert(path.clone(), std::fs::read(path).expect("a file"));
+        }
+    }
+    files
+}
+
+/// The files of a store whose names begin so, in order.
+pub(crate) fn files(store: &Path, prefix: &str) -> Vec<PathBuf> {
+    let is_wanted =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
+    contents(store).into_keys().filter(is_wanted).collect()
+}
+
+/// A closed store whose rollouts 0 to 4 each have a marker in a column, and whose cursor is `the cursor`.
+pub(crate) fn marked_store(store: &Path) {
+    let fill = || -> rollstore::Result<()> {
+        let store = RolloutStore::options().window(8).open(store)?;
+        for id in 0..5 {
+            let rollout = NewRollout::new(id, 0).completion_ids(vec![1, 2]).old_logps(vec![-0.5, -0.25], 0);
+            store.insert(rollout.column("marker", marker(id)))?;
+        }
+        store.set_cursor(b"the cursor")?;
+        store.close()
+    };
+    fill().expect("the store is filled");
+}
+
+/// The bytes that rollout `id` of [`marked_store`] is known by.
+pub(crate) fn marker(id: u64) -> Vec<u8> {
+    format!("rollout number {id:04}").into_bytes()
+}
+
+/// Flips one bit of the first of these bytes in a store's segments; gives the file and the offset.
+pub(crate) fn flip(store: &Path, bytes: &[u8]) -> (PathBuf, usize) {
+    for path in files(store, "seg-") {
+        let mut content = std::fs::read(&path).expect("a file");
+        if let Some(at) = content.windows(bytes.len()).position(|window| window == bytes) {
+            content[at] ^= 1;
+            std::fs::write(&path, content).expect("the file is written");
+            return (path, at);
+        }
+    }
+    panic!("no segment holds {:?}", String::from_utf8_lossy(bytes));
+}
+
+/// Makes a store's newest manifest one of a newer format, as docs/format.md places version and checksum.
+pub(crate) fn make_newer(store: &Path) {
+    let manifest = files(store, "MANIFEST-").pop().expect("a manifest");
+    let mut bytes = std::fs::read(&manifest).expect("a file");
+    bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
+    let end = bytes.len() - 4;
+    let crc = crc32fast::hash(&bytes[..end]);
+    bytes[end..].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&manifest, bytes).expect("the file is written");
 }
