@@ -8,11 +8,11 @@ use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
 
-use rollstore_testkit::fuzz::{TARGETS, seeds};
+use rollstore_testkit::fuzz::{TARGETS, Target, seeds};
 use rollstore_testkit::settings;
 
 /// Runs a target on one input; where it panics, tells how to have that again.
-fn run(name: &str, target: fn(&[u8]), input: &[u8], repeat: impl FnOnce() -> String) {
+fn run(name: &str, target: Target, input: &[u8], repeat: impl FnOnce() -> String) {
     if let Err(cause) = panic::catch_unwind(|| target(input)) {
         let repeat = repeat();
         eprintln!("again: ROLLSTORE_FUZZ_INPUT={name}:{repeat} cargo test -p rollstore --test fuzz_corpus one_input");
@@ -24,7 +24,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn target(name: &str) -> fn(&[u8]) {
+fn target(name: &str) -> Target {
     TARGETS.into_iter().find(|(target, _)| *target == name).expect("a target of this name").1
 }
 

@@ -334,13 +334,10 @@ impl Rollout {
             Column::KlRefLogps => self.extra.kl.map(|kl| kl.version),
             _ => None,
         };
-        let meta = match self.frame_of(&column).and_then(Frame::meta) {
-            Ok(meta) => meta,
+        let Ok(meta) = self.frame_of(&column).and_then(Frame::meta) else {
             // It is there, and reading it says what is wrong with it.
-            Err(_) => {
-                let len = self.completion_len();
-                return Some(ColumnInfo { dtype: DType::F32, len, version, provenance: None, column });
-            }
+            let len = self.completion_len();
+            return Some(ColumnInfo { dtype: DType::F32, len, version, provenance: None, column });
         };
         let found = match &column {
             Column::Named(name) => meta.named(name),

@@ -33,10 +33,12 @@ pub(super) fn judge(disk: &SimDisk, sound: &Planted) {
 /// The store shows a state of its history but for rollouts that it refuses to read. Returns whether there are none.
 fn check_shown(store: &RolloutStore, sound: &Planted) -> bool {
     let (found, unreadable) = StoreState::of_readable(store).unwrap_or_else(|error| panic!("{error}"));
-    unreadable.iter().for_each(|(id, error)| check_refusal(&format!("rollout {id}"), error));
+    for (id, error) in &unreadable {
+        check_refusal(&format!("rollout {id}"), error);
+    }
     let allowed = sound.history.iter().skip(sound.settled).map(|state| {
         let mut state = state.clone();
-        unreadable.iter().for_each(|(id, _)| drop(state.rollouts.remove(id)));
+        state.rollouts.retain(|id, _| unreadable.iter().all(|(other, _)| other != id));
         state
     });
     let allowed: Vec<StoreState> = allowed.collect();

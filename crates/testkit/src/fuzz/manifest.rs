@@ -30,7 +30,9 @@ pub fn manifest(input: &[u8]) {
     let mut generations = bytes::manifests(&disk, DIR);
     let path = generations.pop().expect("a store has a manifest");
     if has(ALONE) {
-        generations.iter().for_each(|older| bytes::remove(&disk, older));
+        for older in &generations {
+            bytes::remove(&disk, older);
+        }
     }
     bytes::edit(&disk, &path, |file| {
         if has(CHANGES) {

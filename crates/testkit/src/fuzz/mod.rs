@@ -24,6 +24,8 @@ pub use manifest::manifest;
 pub use ops::ops;
 pub use segment::segment;
 
+/// What must hold for any bytes: panics where it does not.
+pub type Target = fn(&[u8]);
+
 /// The targets of this crate, by name. The command line's own is `trace`.
-pub const TARGETS: [(&str, fn(&[u8])); 4] =
-    [("segment", segment), ("manifest", manifest), ("frame", frame), ("ops", ops)];
+pub const TARGETS: [(&str, Target); 4] = [("segment", segment), ("manifest", manifest), ("frame", frame), ("ops", ops)];

@@ -63,7 +63,7 @@ struct Run {
 /// What may have happened, though it failed.
 enum Pending {
     Op(Op),
-    Restore(Model),
+    Restore(Box<Model>),
 }
 
 impl Run {
@@ -114,7 +114,7 @@ impl Run {
             12 => self.crash(image(input)),
             13 => {
                 // Killed: what was written is there, durable or not.
-                self.store.take().map(RolloutStore::abandon);
+                self.store.take().into_iter().for_each(RolloutStore::abandon);
                 self.disk = self.disk.kill();
                 self.reopen();
             }
@@ -307,7 +307,7 @@ impl Run {
             self.model = saved;
             self.pending.clear();
         } else {
-            self.pending.push(Pending::Restore(saved));
+            self.pending.push(Pending::Restore(Box::new(saved)));
         }
         self.reopen();
     }
@@ -316,7 +316,7 @@ impl Run {
     fn crash(&mut self, image: CrashImage) {
         // The store must not write once more when it goes.
         let after = self.disk.crash(image);
-        self.store.take().map(RolloutStore::abandon);
+        self.store.take().into_iter().for_each(RolloutStore::abandon);
         self.disk = after;
         self.reopen();
     }
@@ -346,7 +346,7 @@ impl Run {
         for pending in self.pending.drain(..) {
             match pending {
                 Pending::Op(op) => allowed.extend(self.model.after(&op, versions)),
-                Pending::Restore(saved) => allowed.push(saved),
+                Pending::Restore(saved) => allowed.push(*saved),
             }
         }
         self.store = Some(store);

@@ -166,7 +166,7 @@ impl Model {
                 // Plans are made before the batch, as a trainer would.
                 let plans: Vec<Option<Planned>> =
                     parts.iter().map(|part| self.plan_of(part)).collect::<Result<_, _>>()?;
-                parts.iter().zip(plans).try_for_each(|(part, plan)| self.part(part, plan))
+                parts.iter().zip(&plans).try_for_each(|(part, plan)| self.part(part, plan.as_ref()))
             }
             Op::Recompute { step, rollouts } => {
                 let plan = self.plan_due(*step, *rollouts)?;
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    fn part(&mut self, part: &Part, plan: Option<Planned>) -> Result<(), Refused> {
+    fn part(&mut self, part: &Part, plan: Option<&Planned>) -> Result<(), Refused> {
         match part {
             Part::Insert(row) => self.insert(row),
             Part::Replace(row) => match self.retire(&[row.id], Reason::Superseded) {
@@ -211,7 +211,9 @@ impl Model {
                 Ok(())
             }
             Part::ApplyDue { .. } => {
-                plan.iter().for_each(|plan| self.store_results(plan));
+                if let Some(plan) = plan {
+                    self.store_results(plan);
+                }
                 Ok(())
             }
         }
