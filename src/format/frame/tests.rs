@@ -146,7 +146,8 @@ proptest! {
         offset: u64,
     ) {
         let kind = FrameKind::from_code(code).unwrap();
-        let [lsn, durable, id, insert, born_step, ref_version] = numbers;
+        let [_, _, id, _, born_step, _] = numbers;
+        let [lsn, durable, _, insert, _, ref_version] = numbers.map(|number| number % NUMBER_MAX);
         let header = FrameHeader {
             kind,
             flags: FrameFlags(flags),
