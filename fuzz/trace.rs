@@ -6,7 +6,7 @@ use std::path::Path;
 use rollstore_cli::trace::TraceReader;
 
 /// Reads every line up to the end or an error, which names a line that is there.
-pub fn trace(bytes: &[u8]) {
+pub(crate) fn trace(bytes: &[u8]) {
     let reader = TraceReader::new(Path::new("trace"), Cursor::new(bytes.to_vec()), bytes.len() as u64);
     let mut reader = reader.expect("memory can be read");
     loop {

@@ -4,6 +4,7 @@
 //! `ROLLSTORE_TEST_SCALE` multiplies those. A failure prints the input in hexadecimal and the command that repeats it.
 //! `fuzz/corpus/trace/` is replayed by the command line's own tests, whose parser it is for.
 
+use std::fmt::Write;
 use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,11 @@ fn run(name: &str, target: Target, input: &[u8], repeat: impl FnOnce() -> String
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 fn target(name: &str) -> Target {

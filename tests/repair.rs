@@ -207,3 +207,25 @@ fn what_an_earlier_repair_kept_is_not_written_over() {
         assert_eq!(fs::read(path).unwrap(), damaged);
     }
 }
+
+#[test]
+fn rollouts_that_cannot_be_read_do_not_use_up_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rollouts");
+    let store = open(&path).unwrap();
+    for id in 0..5 {
+        let rollout = NewRollout::new(id, id).old_logps(vec![-0.5], 0);
+        store.insert(rollout.metadata(&marker(id))).unwrap();
+    }
+    store.close().unwrap();
+    // The descriptors of the two most urgent ones.
+    for id in 0..2 {
+        flip(&path, &marker(id));
+    }
+    let store = open(&path).unwrap();
+    let plan = store.plan_due(100, rollstore::Budget::rollouts(2)).unwrap();
+    assert_eq!(plan.damaged(), [0.into(), 1.into()]);
+    assert!(plan.ids().eq([2.into(), 3.into()]), "the budget goes to those that can be computed");
+    let again = store.plan_due(100, rollstore::Budget::rollouts(2)).unwrap();
+    assert!(again.ids().eq([2.into(), 3.into()]) && again.damaged().is_empty());
+}

@@ -1,6 +1,6 @@
 //! What the handles of one open store share, and the lock order: writer, then group, then published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
-use crate::ids::SegmentId;
+use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
 use crate::state::State;
@@ -38,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) group: Group,
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
+    /// Incarnations that a plan met and could not read.
+    pub(crate) unreadable: Mutex<HashSet<(RolloutId, Lsn)>>,
     pub(crate) flusher: Flusher,
     /// Held while a checkpoint is being made.
     pub(crate) checkpointing: Mutex<()>,

@@ -280,6 +280,7 @@ fn build(
         writer: Mutex::new(Writer::new(manifest, state)),
         group,
         usage: Usage::default(),
+        unreadable: Mutex::default(),
         gate: WeightGate::default(),
         checkpointing: Mutex::default(),
         lock: Mutex::new(lock),

@@ -117,24 +117,41 @@ impl RolloutStore {
     pub fn plan_due(&self, step: u64, budget: Budget) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
+        let mut damaged = Vec::new();
+        loop {
+            let mut plan = self.plan_readable(step, budget)?;
+            if plan.damaged.is_empty() {
+                plan.damaged = damaged;
+                return Ok(plan);
+            }
+            // They are passed over from now on: the most urgent ones would otherwise use up each budget for ever.
+            damaged.append(&mut plan.damaged);
+        }
+    }
+
+    /// What is due, but for rollouts that are known to be unreadable; newly found ones are noted and told.
+    fn plan_readable(&self, step: u64, budget: Budget) -> Result<Plan> {
         let published = self.core.published.read();
         let (state, rules) = (Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
-        let mut due = Vec::new();
+        let unreadable = self.core.unreadable.lock().clone();
         let in_order = published.index.select_lazily(rules.born_below(step), is_stale);
-        let token_counts = in_order.inspect(|id| due.push(*id)).filter_map(|id| published.index.get(id));
-        let fitting = budget.fitting(token_counts.map(|entry| entry.token_count));
+        let entries = in_order.filter_map(|id| published.index.get(id));
+        let readable = entries.filter(|entry| !unreadable.contains(&(entry.id, entry.insert_lsn)));
+        let mut due = Vec::new();
+        let fitting = budget.fitting(readable.inspect(|entry| due.push(entry.id)).map(|entry| entry.token_count));
         due.truncate(fitting);
         let snapshots = Snapshot::of_all(&published, &due)?;
         drop(published);
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for snapshot in snapshots {
-            let (id, replaces) = (snapshot.entry.id, snapshot.entry.old_lsn);
+            let (id, insert_lsn, replaces) = (snapshot.entry.id, snapshot.entry.insert_lsn, snapshot.entry.old_lsn);
             match snapshot.open(&state, &rules) {
                 Ok(rollout) => plan.push(plan.len(), rollout, replaces),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
                     tracing::warn!(%id, %error, "a rollout that is due cannot be read and is left out");
+                    self.core.unreadable.lock().insert((id, insert_lsn));
                     plan.damaged.push(id);
                 }
                 Err(error) => return Err(error),

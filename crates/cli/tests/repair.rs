@@ -175,7 +175,9 @@ fn what_cannot_be_repaired_is_exit_code_2_without_a_question_and_stays_as_it_is(
     flip(&checkpoint, &marker(3));
     let without_manifest = folder.path().join("without manifest");
     marked_store(&without_manifest);
-    files(&without_manifest, "MANIFEST-").iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    for manifest in files(&without_manifest, "MANIFEST-") {
+        std::fs::remove_file(manifest).unwrap();
+    }
     let newer = folder.path().join("newer");
     marked_store(&newer);
     make_newer(&newer);

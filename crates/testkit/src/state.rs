@@ -92,6 +92,9 @@ impl StoreState {
     ///
     /// # Errors
     /// Where the store is closed.
+    ///
+    /// # Panics
+    /// Where a rollout is listed and cannot be found: the test that asks has failed.
     pub fn of_readable(store: &RolloutStore) -> rollstore::Result<(Self, Vec<(RolloutId, rollstore::Error)>)> {
         let stats = store.stats()?;
         let order = store.ids();
