@@ -146,7 +146,7 @@ proptest! {
         offset: u64,
     ) {
         let kind = FrameKind::from_code(code).unwrap();
-        let [lsn, durable, id, insert, born_step, ref_version] = numbers;
+        let [lsn, durable, id, insert, born_step, ref_version] = numbers.map(|number| (number / 4).max(1));
         let header = FrameHeader {
             kind,
             flags: FrameFlags(flags),
