@@ -187,6 +187,7 @@ impl FrameHeader {
         let fits = frame_len <= RECORD_BYTES_MAX;
         ensure(fits, "frame length", 56, format_args!("at most {RECORD_BYTES_MAX}"), frame_len)?;
         let frames = self.frames_in_batch;
+        ensure(self.lsn != Lsn::NONE, "frame number", 8, "at least 1", self.lsn)?;
         let numbers = [self.lsn, self.durable_lsn, self.insert_lsn].map(Lsn::get);
         let greatest = numbers.into_iter().fold(self.ref_version, u64::max);
         ensure(greatest <= NUMBER_MAX, "frame number or version", 8, format_args!("at most {NUMBER_MAX}"), greatest)?;

@@ -41,11 +41,10 @@ impl FooterBuilder {
 
     /// One more frame.
     pub(crate) fn add(&mut self, lsn: Lsn, header: &[u8; HEADER_BYTES], event: &Event) {
+        // Frames that were moved here lie in any order.
+        self.min_lsn = if self.frames == 0 { lsn } else { self.min_lsn.min(lsn) };
         self.frames += 1;
         self.hash.update(header);
-        if self.min_lsn == Lsn::NONE {
-            self.min_lsn = lsn;
-        }
         self.max_lsn = self.max_lsn.max(lsn);
         match event {
             Event::Rollout(entry) => self.entries.push(*entry),

@@ -166,6 +166,8 @@ fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u
         // What stands behind a cut is the torn tail that was cut off; it stays, since the file may be linked.
         SegmentState::Cut { end, .. } => (end, u64::MAX),
     };
+    // Whatever a manifest says, a segment has its header.
+    let least = least.max(SEGMENT_HEADER_BYTES as u64);
     if file_len < least || file_len > most {
         let expected = format!("{least} bytes by the manifest");
         return Err(Error::damaged(Damage { file: path, offset: file_len, expected, found: format!("{file_len}") }));

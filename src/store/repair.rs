@@ -6,6 +6,7 @@
 //! - X3. What is not known is taken for lost and said so. Where frames may have been lost that moved a clock or ended a
 //!   rollout, every rollout is made stale: when in doubt, stale.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::disk::os::OsDisk;
@@ -157,6 +158,7 @@ impl<'a> Repair<'a> {
         let end = scan.end;
         let is_active = record.state == SegmentState::Active;
         let mut frames = Vec::new();
+        let mut seen = HashSet::new();
         let mut lost = false;
         // The last frame seen, and the last that is known to have been there: by the manifest, or by a frame before it.
         let mut last = Lsn::new(record.base_lsn.get().saturating_sub(1));
@@ -172,6 +174,8 @@ impl<'a> Repair<'a> {
                 attested = if is_active { attested.max(header.durable_lsn) } else { attested };
             }
             match step {
+                // A number is given once: another frame of it is none.
+                Step::Frame(frame) if !seen.insert(frame.header.lsn) => lost = true,
                 Step::Frame(frame) => frames.push(*frame),
                 Step::Lost { next, .. } if next == end && is_active => {}
                 Step::Damaged { header, .. }

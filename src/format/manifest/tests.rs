@@ -137,6 +137,9 @@ fn a_manifest_that_contradicts_itself_has_a_defect() {
     assert!(defect(|manifest| manifest.lsn_ceiling = u64::MAX).is_some(), "nothing above the ceiling");
     assert!(defect(|manifest| manifest.generation = u64::MAX).is_some(), "no next generation");
     assert!(defect(|manifest| manifest.state.kl_clock.next = u64::MAX).is_some(), "no next version");
+    assert!(defect(|manifest| manifest.lsn_ceiling = 98).is_some(), "a frame above the ceiling");
+    assert!(defect(|manifest| manifest.ref_version_ceiling = 11).is_some(), "a version above the ceiling");
+    assert!(defect(|manifest| manifest.next_segment_id = u32::MAX).is_some(), "no next segment");
 }
 
 proptest! {
@@ -162,8 +165,13 @@ proptest! {
         };
         let mut manifest = manifest();
         [manifest.generation, manifest.epoch, manifest.owner, manifest.lsn_ceiling, manifest.state.id_ceiling,
+<<<<<<< HEAD
             manifest.options.window] = numbers.map(|number| number % NUMBER_MAX);
         manifest.state.lsn = Lsn::new(numbers[0] % (manifest.lsn_ceiling + 1));
+=======
+            manifest.options.window] = numbers.map(|number| number / 4);
+        manifest.lsn_ceiling = manifest.lsn_ceiling.max(manifest.state.lsn.get());
+>>>>>>> fuzz
         manifest.next_segment_id = SEGMENT_ID_MAX;
         manifest.segments = ids.into_iter().zip(states).map(|(id, fields)| segment(id, state(fields))).collect();
         manifest.state.retire_lines = lines.into_iter().map(line).collect();
