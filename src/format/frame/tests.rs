@@ -146,12 +146,7 @@ proptest! {
         offset: u64,
     ) {
         let kind = FrameKind::from_code(code).unwrap();
-<<<<<<< HEAD
-        let [_, _, id, _, born_step, _] = numbers;
-        let [lsn, durable, _, insert, _, ref_version] = numbers.map(|number| number % NUMBER_MAX);
-=======
         let [lsn, durable, id, insert, born_step, ref_version] = numbers.map(|number| (number / 4).max(1));
->>>>>>> fuzz
         let header = FrameHeader {
             kind,
             flags: FrameFlags(flags),

@@ -165,13 +165,8 @@ proptest! {
         };
         let mut manifest = manifest();
         [manifest.generation, manifest.epoch, manifest.owner, manifest.lsn_ceiling, manifest.state.id_ceiling,
-<<<<<<< HEAD
-            manifest.options.window] = numbers.map(|number| number % NUMBER_MAX);
-        manifest.state.lsn = Lsn::new(numbers[0] % (manifest.lsn_ceiling + 1));
-=======
             manifest.options.window] = numbers.map(|number| number / 4);
         manifest.lsn_ceiling = manifest.lsn_ceiling.max(manifest.state.lsn.get());
->>>>>>> fuzz
         manifest.next_segment_id = SEGMENT_ID_MAX;
         manifest.segments = ids.into_iter().zip(states).map(|(id, fields)| segment(id, state(fields))).collect();
         manifest.state.retire_lines = lines.into_iter().map(line).collect();
