@@ -72,6 +72,7 @@ pub use reason::Reason;
 pub use store::batch::{Committed, WriteBatch};
 pub use store::budget::Budget;
 pub use store::column::{Ask, Column, ColumnValues, ColumnView, LogpKind, Provenance};
+pub use store::column_info::ColumnInfo;
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
@@ -80,7 +81,7 @@ pub use store::recompute::{Recomputed, Served, ServedFrom};
 pub use store::repair::Repaired;
 pub use store::rules::Staleness;
 pub use store::stats::{Stats, StatsCounters};
-pub use store::view::{ColumnInfo, Rollout};
+pub use store::view::Rollout;
 pub use store::{Checkpointed, Rewind, RolloutStore};
 
 /// The code in the documents runs with the documentation's tests.

@@ -12,7 +12,8 @@ use crate::format::entry::Has;
 use crate::ids::RolloutId;
 use crate::store::RolloutStore;
 use crate::store::column::{Ask, Column};
-use crate::store::view::{Rollout, Snapshot};
+use crate::store::snapshot::Snapshot;
+use crate::store::view::Rollout;
 
 /// What [`RolloutStore::gather`] does with old logps that are not fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

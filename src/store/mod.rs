@@ -8,7 +8,9 @@
 pub(crate) mod batch;
 pub(crate) mod budget;
 mod checkpoint;
+mod closer;
 pub(crate) mod column;
+pub(crate) mod column_info;
 mod core;
 mod flusher;
 pub(crate) mod gather;
@@ -25,6 +27,7 @@ mod restore;
 mod rewind;
 pub(crate) mod rules;
 mod scans;
+mod snapshot;
 mod stage;
 pub(crate) mod stats;
 mod transfer;
@@ -36,8 +39,6 @@ mod writer;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
@@ -47,13 +48,15 @@ use crate::inspect::{self, Verification};
 use crate::log::event::Clock;
 use crate::reason::Reason;
 use batch::WriteBatch;
+use closer::Closer;
 use core::Core;
 use flusher::Flusher;
 use new_rollout::NewRollout;
 use options::Options;
 use prepare::Prepared;
+use snapshot::Snapshot;
 use stage::{Op, Outcome};
-use view::{Rollout, Snapshot};
+use view::Rollout;
 use writer::Written;
 
 pub use checkpoint::Checkpointed;
@@ -95,13 +98,6 @@ pub struct RolloutStore {
     core: Arc<Core>,
     /// Closes the store with the last handle.
     closer: Arc<Closer>,
-}
-
-/// What the last handle does.
-#[derive(Debug)]
-struct Closer {
-    core: Arc<Core>,
-    flusher: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl RolloutStore {
@@ -371,49 +367,5 @@ impl RolloutStore {
     #[doc(hidden)]
     pub fn abandon(self) {
         let _ = self.closer.close(false);
-    }
-}
-
-impl Closer {
-    fn close(&self, flush: bool) -> Result<()> {
-        let core = &self.core;
-        if std::process::id() != core.pid {
-            // A forked child must not touch what its parent writes, and dropping the index file would.
-            std::mem::forget(Arc::clone(core));
-            return Ok(());
-        }
-        // Held to the end: a second close must not return before the store is closed.
-        let mut flusher = self.flusher.lock();
-        if core.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        core.flusher.stop();
-        if let Some(thread) = flusher.take() {
-            let _ = thread.join();
-        }
-        let result = if flush && !core.read_only { self.flush() } else { Ok(()) };
-        core.flusher.discard();
-        *core.lock.lock() = None;
-        result
-    }
-
-    fn flush(&self) -> Result<()> {
-        let core = &self.core;
-        core.group.check()?;
-        let mut writer = core.writer.lock();
-        writer.close(core)?;
-        drop(writer);
-        if let Err(error) = core.flusher.flush(core).and_then(|()| core.flusher.close()) {
-            tracing::warn!(%error, "the index was not written at close; the next open rebuilds it");
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Closer {
-    fn drop(&mut self) {
-        if let Err(error) = self.close(true) {
-            tracing::warn!(%error, "the store was not closed cleanly; the next open recovers it");
-        }
     }
 }

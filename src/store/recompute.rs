@@ -12,7 +12,8 @@ use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
 use crate::store::plan::{Applied, Plan, Results};
-use crate::store::view::{Rollout, Snapshot};
+use crate::store::snapshot::Snapshot;
+use crate::store::view::Rollout;
 
 /// Rollouts of one micro-batch of [`RolloutStore::recompute`]: each is one closure call and one commit.
 const MICRO_BATCH_ROLLOUTS: usize = 64;

@@ -1,21 +1,19 @@
 //! A rollout as readers hold it: one committed state, arrays in place.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::dtype::{DType, Element};
+use crate::format::dtype::Element;
 use crate::format::entry::Has;
 use crate::format::meta::{ColumnCode, RolloutMeta};
-use crate::ids::{Location, Lsn, RolloutId};
+use crate::ids::{Lsn, RolloutId};
 use crate::index::{Entry, Extra};
-use crate::log::event::{Incarnation, value_count};
 use crate::log::frame::{Frame, RawColumn};
-use crate::log::segment::Segment;
 use crate::state::State;
-use crate::store::column::{Ask, Column, ColumnView, LogpKind, Provenance};
-use crate::store::core::Published;
+use crate::store::column::{Ask, Column, ColumnView};
 use crate::store::new_rollout::VersionSpan;
 use crate::store::rules::{Rules, Staleness};
+use crate::store::snapshot::Part;
 
 /// A view of one rollout. Arrays are read where they lie: slices borrow from the mapped segment, which stays mapped as
 /// long as the view lives, whatever becomes of the store or the file's name. Where the store reads copies, they borrow
@@ -24,102 +22,15 @@ use crate::store::rules::{Rules, Staleness};
 /// The view shows the rollout as of the call that made it.
 #[derive(Debug)]
 pub struct Rollout {
-    entry: Entry,
-    extra: Extra,
-    rules: Rules,
-    state: Arc<State>,
-    insert: Frame,
+    pub(super) entry: Entry,
+    pub(super) extra: Extra,
+    pub(super) rules: Rules,
+    pub(super) state: Arc<State>,
+    pub(super) insert: Frame,
     /// Where newer log-probs lie; opened when asked for.
-    old: Option<Box<Part>>,
-    kl: Option<Box<Part>>,
-    first_old: Option<Box<Part>>,
-}
-
-/// A frame beside the insert, opened when asked for. Few rollouts have one, so that views keep only room for a pointer.
-#[derive(Debug)]
-struct Part {
-    segment: Arc<Segment>,
-    at: Location,
-    lsn: Lsn,
-    frame: OnceLock<Frame>,
-}
-
-impl Part {
-    fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Box<Self>> {
-        Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
-    }
-
-    fn frame(&self, id: RolloutId) -> Result<&Frame> {
-        if let Some(frame) = self.frame.get() {
-            return Ok(frame);
-        }
-        let frame = Frame::open(&self.segment, self.at, id, self.lsn)?;
-        Ok(self.frame.get_or_init(|| frame))
-    }
-}
-
-/// What one committed state knows of a rollout: enough to open a view after the lock was let go.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    pub(crate) entry: Entry,
-    pub(crate) extra: Extra,
-    segment: Arc<Segment>,
-    old: Option<Box<Part>>,
-    kl: Option<Box<Part>>,
-    first_old: Option<Box<Part>>,
-}
-
-impl Snapshot {
-    /// Looks a rollout up; `None` where it is not live.
-    pub(crate) fn of(published: &Published, id: RolloutId) -> Result<Option<Self>> {
-        let Some(entry) = published.index.get(id) else { return Ok(None) };
-        let extra = published.index.extra(id).copied().unwrap_or_default();
-        let part = |at: Location, lsn| (at != entry.insert).then(|| Part::new(published, at, lsn)).transpose();
-        Ok(Some(Self {
-            entry,
-            extra,
-            segment: published.segment(entry.insert.segment)?,
-            old: part(entry.old, entry.old_lsn)?,
-            kl: extra.kl.map(|kl| part(kl.at, kl.lsn)).transpose()?.flatten(),
-            first_old: extra.first_old.map(|first| part(first.at, first.lsn)).transpose()?.flatten(),
-        }))
-    }
-
-    /// Looks up live rollouts; an id that is not live is an error.
-    pub(crate) fn of_all(published: &Published, ids: &[RolloutId]) -> Result<Vec<Self>> {
-        let find = |id: &RolloutId| {
-            Self::of(published, *id)?.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))
-        };
-        ids.iter().map(find).collect()
-    }
-
-    /// The rollout's incarnation.
-    pub(crate) fn incarnation(&self) -> Incarnation {
-        Incarnation { id: self.entry.id, insert_lsn: self.entry.insert_lsn }
-    }
-
-    /// Opens the view.
-    pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, extra, segment, old, kl, first_old } = self;
-        let insert =
-            Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
-        Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
-    }
-}
-
-/// What a column of a rollout is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnInfo {
-    /// The column.
-    pub column: Column,
-    /// The type of its values.
-    pub dtype: DType,
-    /// The number of its values.
-    pub len: usize,
-    /// The version of the weights that made it, for old and KL reference log-probs.
-    pub version: Option<u64>,
-    /// How it was made, where the caller said.
-    pub provenance: Option<Provenance>,
+    pub(super) old: Option<Box<Part>>,
+    pub(super) kl: Option<Box<Part>>,
+    pub(super) first_old: Option<Box<Part>>,
 }
 
 impl Rollout {
@@ -306,86 +217,7 @@ impl Rollout {
         self.typed(&column)
     }
 
-    /// Every column that the rollout has, in the order of the well-known ones, then the named ones. One that cannot be read
-    /// is among them: reading it says why.
-    #[must_use]
-    pub fn columns(&self) -> Vec<ColumnInfo> {
-        let Ok(meta) = self.insert.meta() else { return Vec::new() };
-        let mut columns: Vec<Column> = meta
-            .columns()
-            .filter_map(|column| {
-                let named =
-                    || meta.names.get(column.code.name_index()?).map(|name| Column::Named(name.as_str().to_owned()));
-                Column::from_code(column.code).or_else(named)
-            })
-            .collect();
-        for recomputable in [Column::OldLogps, Column::KlRefLogps] {
-            if self.has(&recomputable) && !columns.contains(&recomputable) {
-                columns.push(recomputable);
-            }
-        }
-        columns.sort_by_key(|column| column.code().map_or(u16::MAX, |code| code.0));
-        columns.into_iter().filter_map(|column| self.info(column)).collect()
-    }
-
-    fn info(&self, column: Column) -> Option<ColumnInfo> {
-        let version = match column {
-            Column::OldLogps => Some(self.entry.ref_version),
-            Column::KlRefLogps => self.extra.kl.map(|kl| kl.version),
-            _ => None,
-        };
-        let Ok(meta) = self.frame_of(&column).and_then(Frame::meta) else {
-            // It is there, and reading it says what is wrong with it.
-            let len = self.completion_len();
-            return Some(ColumnInfo { dtype: DType::F32, len, version, provenance: None, column });
-        };
-        let found = match &column {
-            Column::Named(name) => meta.named(name),
-            known => meta.column(known.code()?),
-        }?;
-        let len = value_count(&found) as usize;
-        Some(ColumnInfo { dtype: found.dtype, len, version, provenance: self.provenance(&column), column })
-    }
-
-    /// Completion tokens, by the index.
-    fn completion_len(&self) -> usize {
-        let prompt = self.insert.meta().ok().and_then(|meta| meta.column(ColumnCode::PROMPT_IDS));
-        let prompt = prompt.map_or(0, |column| value_count(&column));
-        self.entry.token_count.saturating_sub(prompt) as usize
-    }
-
-    /// How a column was made, where the caller said. Log-probs that were computed again carry none.
-    #[must_use]
-    pub fn provenance(&self, column: &Column) -> Option<Provenance> {
-        let meta = self.frame_of(column).ok()?.meta().ok()?;
-        let found = match column {
-            Column::Named(name) => meta.named(name),
-            known => meta.column(known.code()?),
-        }?;
-        let provenance = meta.provenances.get(found.provenance?)?;
-        Some(Provenance {
-            engine: provenance.engine.as_str().to_owned(),
-            kind: if provenance.processed == 1 { LogpKind::Processed } else { LogpKind::Raw },
-            temperature: provenance.temperature.to_native(),
-            top_p: provenance.top_p.to_native(),
-            top_k: provenance.top_k.to_native(),
-        })
-    }
-
-    pub(crate) fn check_kind(&self, column: &Column, asked: LogpKind) -> Result<()> {
-        let id = self.entry.id;
-        let found = match self.provenance(column) {
-            Some(provenance) if provenance.kind == asked => return Ok(()),
-            Some(provenance) => format!(
-                "{:?} (engine {:?}, temperature {})",
-                provenance.kind, provenance.engine, provenance.temperature
-            ),
-            None => "of unknown provenance".to_owned(),
-        };
-        Err(Error::invalid(format!("rollout {id}: {column} are {found}, {asked:?} ones were asked for")).of(id))
-    }
-
-    fn frame_of(&self, column: &Column) -> Result<&Frame> {
+    pub(super) fn frame_of(&self, column: &Column) -> Result<&Frame> {
         let part = match column {
             Column::OldLogps => &self.old,
             Column::KlRefLogps => &self.kl,

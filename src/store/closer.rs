@@ -1,0 +1,62 @@
+//! The end of an open store: by the call, or with the last handle.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::store::core::Core;
+
+/// What the last handle does.
+#[derive(Debug)]
+pub(crate) struct Closer {
+    pub(super) core: Arc<Core>,
+    pub(super) flusher: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Closer {
+    /// Closes the store for all its handles; without `flush` as a crash would, but for the lock and the threads.
+    pub(super) fn close(&self, flush: bool) -> Result<()> {
+        let core = &self.core;
+        if std::process::id() != core.pid {
+            // A forked child must not touch what its parent writes, and dropping the index file would.
+            std::mem::forget(Arc::clone(core));
+            return Ok(());
+        }
+        // Held to the end: a second close must not return before the store is closed.
+        let mut flusher = self.flusher.lock();
+        if core.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        core.flusher.stop();
+        if let Some(thread) = flusher.take() {
+            let _ = thread.join();
+        }
+        let result = if flush && !core.read_only { self.flush() } else { Ok(()) };
+        core.flusher.discard();
+        *core.lock.lock() = None;
+        result
+    }
+
+    fn flush(&self) -> Result<()> {
+        let core = &self.core;
+        core.group.check()?;
+        let mut writer = core.writer.lock();
+        writer.close(core)?;
+        drop(writer);
+        if let Err(error) = core.flusher.flush(core).and_then(|()| core.flusher.close()) {
+            tracing::warn!(%error, "the index was not written at close; the next open rebuilds it");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        if let Err(error) = self.close(true) {
+            tracing::warn!(%error, "the store was not closed cleanly; the next open recovers it");
+        }
+    }
+}
