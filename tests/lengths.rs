@@ -1,7 +1,6 @@
 //! Lengths and numbers at the edges of 16, 31 and 32 bits are exact or refused by name, never wrapped.
 //!
-//! Method: values that depend on their place, at lengths around each edge, written, closed and read again. What takes
-//! gigabytes of disk runs where `ROLLSTORE_TEST_SCALE` is 4 or more.
+//! Method: values that depend on their place, at lengths around each edge, written, closed and read again.
 
 use rollstore::{Column, Flat, NewRollout, Reason, RolloutId, RolloutStore, Stale};
 use rollstore_testkit::scratch::{Scratch, bare, ids};
@@ -80,10 +79,6 @@ fn s10_steps_and_labels_of_64_bits_are_exact() {
     assert_eq!((view.created_step(), view.reward()), (far + 1, Some(f32::MIN_POSITIVE)));
 }
 
-fn scale() -> u32 {
-    std::env::var("ROLLSTORE_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
-}
-
 /// Writes rows of one small buffer, so that a batch beyond 2 GiB needs the disk and not the memory.
 fn write_beyond_2_gib(store: &RolloutStore, piece: &[u8]) -> u64 {
     let rows = (1_u64 << 31) / piece.len() as u64 + 2;
@@ -100,9 +95,6 @@ fn write_beyond_2_gib(store: &RolloutStore, piece: &[u8]) -> u64 {
 
 #[test]
 fn s10_a_batch_beyond_2_gib_is_whole() {
-    if scale() < 4 {
-        return;
-    }
     let piece: Vec<u8> = (0..64_u32 << 20).map(|place| u8::try_from(place % 251).unwrap()).collect();
     let scratch = Scratch::new();
     let store = scratch.open();

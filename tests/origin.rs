@@ -91,8 +91,9 @@ fn budget_smooths() {
     let (_dir, store) = store(10);
     // Inserted against the order of their age, to show that the oldest come first.
     for id in (0..5).rev() {
-        store.insert(rollout(id, 50 + id)).unwrap();
+        store.insert(rollout(id, 96 + id)).unwrap();
     }
+    assert!(store.needs_recompute(100).is_empty(), "all are within their window");
     store.advance_ref_version(100, None).unwrap();
     let mut rounds = Vec::new();
     for _ in 0..4 {

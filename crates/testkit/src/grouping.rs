@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rollstore::disk::map::Map;
 use rollstore::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
@@ -15,8 +16,8 @@ use rollstore::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, L
 /// Offset of a segment's first frame: what lies before is its header, which is synced alone.
 const FRAMES_OFFSET: u64 = 4096;
 
-/// Turns that a sync gives to other threads before it begins alone.
-const PATIENCE: u32 = 2000;
+/// How long a sync waits for other threads before it begins alone: long enough for a busy machine to run them all.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A disk whose log syncs let other threads write first.
 #[derive(Debug, Clone)]
@@ -41,10 +42,8 @@ impl Company {
     fn wait(&self) {
         // The header of a new segment is synced before any frame: there is nothing to wait for then.
         let alone = |writes| writes > 0 && writes < self.wanted && !self.failed.load(Ordering::Relaxed);
-        for _ in 0..PATIENCE {
-            if !alone(self.writes.load(Ordering::Relaxed)) {
-                break;
-            }
+        let began = Instant::now();
+        while alone(self.writes.load(Ordering::Relaxed)) && began.elapsed() < PATIENCE {
             thread::yield_now();
         }
         self.writes.store(0, Ordering::Relaxed);
