@@ -10,7 +10,7 @@ use crate::disk::aligned::AlignedBuf;
 use crate::error::Result;
 use crate::format::dtype::DType;
 use crate::format::frame::{FrameHeader, HEADER_BYTES};
-use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, rollout_meta};
+use crate::format::meta::{ArchivedRolloutMeta, ColumnRef, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::log::segment::{Bytes, Segment};
 
@@ -77,21 +77,12 @@ impl Frame {
         rollout_meta(&self.meta, self.header.body_len).map_err(|fault| self.segment.fault(meta_offset, fault))
     }
 
-    /// The column of this code; `None` where the frame has none.
-    pub(crate) fn column(&self, code: ColumnCode) -> Result<Option<RawColumn<'_>>> {
-        self.meta()?.column(code).map(|column| self.read(&column)).transpose()
-    }
-
-    /// The caller's own column of this name; `None` where the frame has none.
-    pub(crate) fn named_column(&self, name: &str) -> Result<Option<RawColumn<'_>>> {
-        self.meta()?.named(name).map(|column| self.read(&column)).transpose()
-    }
-
     fn arrays_offset(&self) -> u64 {
         self.offset.saturating_add(HEADER_BYTES as u64)
     }
 
-    fn read(&self, column: &ColumnRef) -> Result<RawColumn<'_>> {
+    /// The bytes of a column of this frame's descriptor.
+    pub(crate) fn read(&self, column: &ColumnRef) -> Result<RawColumn<'_>> {
         let start = self.arrays_offset().saturating_add(column.range.start);
         let range = start..self.arrays_offset().saturating_add(column.range.end);
         let bytes = match self.segment.mapped(range.clone()) {

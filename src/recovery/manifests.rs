@@ -170,13 +170,13 @@ pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -
     Ok(())
 }
 
-/// Removes every generation but this one, for a store whose past must not come back.
-pub(crate) fn remove_older(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
-    for generation in Listing::read(disk, dir)?.generations {
-        let path = dir.join(manifest_file_name(generation));
-        if generation != manifest.generation {
-            remove_if_there(disk, &path).map_err(|error| Error::io("remove", &path, error))?;
-        }
+/// Removes every generation but this one, and the index of the epoch before: the past of the store must not come back.
+pub(crate) fn remove_past(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
+    let older =
+        Listing::read(disk, dir)?.generations.into_iter().filter(|generation| *generation != manifest.generation);
+    for name in older.map(manifest_file_name).chain([INDEX.to_owned()]) {
+        let path = dir.join(name);
+        remove_if_there(disk, &path).map_err(|error| Error::io("remove", &path, error))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use half::{bf16, f16};
 
 use crate::format::dtype::{DType, Element};
-use crate::format::meta::ColumnCode;
+use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef};
 
 /// One column of a rollout.
 ///
@@ -64,6 +64,14 @@ impl Column {
     /// The code in the descriptor; `None` for a named column.
     pub(crate) fn code(&self) -> Option<ColumnCode> {
         Self::WELL_KNOWN.iter().find(|(column, _, _)| column == self).map(|(_, _, code)| *code)
+    }
+
+    /// Where a descriptor says that the column lies; `None` where its frame has none.
+    pub(crate) fn find_in(&self, meta: &ArchivedRolloutMeta) -> Option<ColumnRef> {
+        match self {
+            Self::Named(name) => meta.named(name),
+            known => meta.column(known.code()?),
+        }
     }
 
     pub(crate) fn from_code(code: ColumnCode) -> Option<Self> {

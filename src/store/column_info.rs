@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::format::dtype::DType;
-use crate::format::meta::ColumnCode;
 use crate::log::event::value_count;
 use crate::log::frame::Frame;
 use crate::store::column::{Column, LogpKind, Provenance};
@@ -57,17 +56,14 @@ impl Rollout {
             let len = self.completion_len();
             return Some(ColumnInfo { dtype: DType::F32, len, version, provenance: None, column });
         };
-        let found = match &column {
-            Column::Named(name) => meta.named(name),
-            known => meta.column(known.code()?),
-        }?;
+        let found = column.find_in(meta)?;
         let len = value_count(&found) as usize;
         Some(ColumnInfo { dtype: found.dtype, len, version, provenance: self.provenance(&column), column })
     }
 
     /// Completion tokens, by the index.
     fn completion_len(&self) -> usize {
-        let prompt = self.insert.meta().ok().and_then(|meta| meta.column(ColumnCode::PROMPT_IDS));
+        let prompt = self.insert.meta().ok().and_then(|meta| Column::PromptIds.find_in(meta));
         let prompt = prompt.map_or(0, |column| value_count(&column));
         self.entry.token_count.saturating_sub(prompt) as usize
     }
@@ -76,11 +72,7 @@ impl Rollout {
     #[must_use]
     pub fn provenance(&self, column: &Column) -> Option<Provenance> {
         let meta = self.frame_of(column).ok()?.meta().ok()?;
-        let found = match column {
-            Column::Named(name) => meta.named(name),
-            known => meta.column(known.code()?),
-        }?;
-        let provenance = meta.provenances.get(found.provenance?)?;
+        let provenance = meta.provenances.get(column.find_in(meta)?.provenance?)?;
         Some(Provenance {
             engine: provenance.engine.as_str().to_owned(),
             kind: if provenance.processed == 1 { LogpKind::Processed } else { LogpKind::Raw },

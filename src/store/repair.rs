@@ -14,7 +14,7 @@ use crate::disk::{Access, Disk};
 use crate::error::{Error, Result};
 use crate::format::kind::{FrameFlags, FrameKind};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentState};
-use crate::format::names::{INDEX, manifest_file_name, segment_file_name};
+use crate::format::names::{manifest_file_name, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::inspect::walk::{Step, walk};
@@ -279,14 +279,7 @@ impl<'a> Repair<'a> {
             self.next.state.kl_clock.restart(kl_version);
         }
         manifests::write(self.disk, self.dir, &self.next)?;
-        let index = self.dir.join(INDEX);
-        match self.disk.remove_file(&index) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &index, error));
-            }
-            _ => {}
-        }
-        manifests::remove_older(self.disk, self.dir, &self.next)?;
+        manifests::remove_past(self.disk, self.dir, &self.next)?;
         manifests::remove_orphans(self.disk, self.dir, &self.next)
     }
 }

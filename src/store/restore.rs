@@ -11,7 +11,7 @@ use crate::disk::os::OsDisk;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
-use crate::format::names::{INDEX, segment_file_name};
+use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::CACHE_BYTES_DEFAULT;
 use crate::log::segment::ReadMode;
@@ -88,12 +88,7 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     sync_names_above(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.
-    manifests::remove_older(disk, dir, &next)?;
-    let index = dir.join(INDEX);
-    match disk.remove_file(&index) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &index, error)),
-        _ => {}
-    }
+    manifests::remove_past(disk, dir, &next)?;
     manifests::remove_orphans(disk, dir, &next)?;
     drop(lock);
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::dtype::Element;
 use crate::format::entry::Has;
-use crate::format::meta::{ColumnCode, RolloutMeta};
+use crate::format::meta::RolloutMeta;
 use crate::ids::{Lsn, RolloutId};
 use crate::index::{Entry, Extra};
 use crate::log::frame::{Frame, RawColumn};
@@ -179,8 +179,8 @@ impl Rollout {
             Some(part) => part.frame(self.entry.id)?,
             None => &self.insert,
         };
-        match frame.column(ColumnCode::OLD_LOGPS)? {
-            Some(raw) => cast(&raw, &Column::OldLogps, self.entry.id),
+        match Column::OldLogps.find_in(frame.meta()?) {
+            Some(found) => cast(&frame.read(&found)?, &Column::OldLogps, self.entry.id),
             None => Err(self.absent("behaviour logps")),
         }
     }
@@ -191,8 +191,7 @@ impl Rollout {
         match column {
             Column::OldLogps => self.entry.has.contains(Has::OLD),
             Column::KlRefLogps => self.extra.kl.is_some(),
-            Column::Named(name) => self.insert.meta().is_ok_and(|meta| meta.named(name).is_some()),
-            _ => self.insert.meta().is_ok_and(|meta| column.code().is_some_and(|code| meta.column(code).is_some())),
+            _ => self.insert.meta().is_ok_and(|meta| column.find_in(meta).is_some()),
         }
     }
 
@@ -228,11 +227,10 @@ impl Rollout {
 
     fn raw(&self, column: &Column) -> Result<RawColumn<'_>> {
         let frame = self.frame_of(column)?;
-        let found = match column {
-            Column::Named(name) => frame.named_column(name)?,
-            known => known.code().map(|code| frame.column(code)).transpose()?.flatten(),
-        };
-        found.ok_or_else(|| self.absent(column.name()))
+        match column.find_in(frame.meta()?) {
+            Some(found) => frame.read(&found),
+            None => Err(self.absent(column.name())),
+        }
     }
 
     fn typed<T: Element>(&self, column: &Column) -> Result<&[T]> {
