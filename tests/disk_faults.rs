@@ -12,6 +12,9 @@ use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, open, options, rollout};
 
+/// The segment that a new store writes to. Faults are aimed at it by name: the index thread runs beside it.
+const SEGMENT: &str = "seg-00000001.log";
+
 /// Commits batches until one fails; returns how many were acknowledged, with the error.
 fn write(store: &RolloutStore, first: u64, batches: u64) -> (u64, Option<rollstore::Error>) {
     for done in 0..batches {
@@ -48,7 +51,7 @@ fn f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole() {
     assert_eq!(write(&store, 0, 3).0, 3);
     let syncs = disk.trace().iter().filter(|op| op.kind == OpKind::SyncData).count();
     // The write of the next batch passes, its sync fails, and from then on the disk says Ok again.
-    disk.fail_at(disk.operation_count() + 1, Fault::Eio);
+    disk.fail_next(OpKind::SyncData, SEGMENT, Fault::Eio);
     let (done, error) = write(&store, 3, 1);
     let error = error.expect("the sync failed");
     assert_eq!((done, error.kind()), (0, ErrorKind::Poisoned), "{error}");
@@ -60,8 +63,7 @@ fn f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole() {
     let again = write(&store, 3, 1).1.expect("poisoned for good");
     assert_eq!(again.kind(), ErrorKind::Poisoned);
     assert!(again.to_string().contains("reopen"), "{again}");
-    let tried =
-        disk.trace().iter().filter(|op| op.kind == OpKind::SyncData && op.path.ends_with("seg-00000001.log")).count();
+    let tried = disk.trace().iter().filter(|op| op.kind == OpKind::SyncData && op.path.ends_with(SEGMENT)).count();
     assert!(tried <= syncs + 1, "no retry");
     drop(store);
 
@@ -175,8 +177,7 @@ fn f10_a_short_write_once() {
     let whole = SimDisk::new();
     let store = open(&whole).unwrap();
     write(&store, 0, 3);
-    let number = whole.operation_count();
-    whole.fail_at(number, Fault::ShortWrite);
+    whole.fail_next(OpKind::Write, SEGMENT, Fault::ShortWrite);
     let (done, error) = write(&store, 3, 1);
     assert_eq!((done, error.expect("half a write").kind()), (0, ErrorKind::Poisoned));
     drop(store);

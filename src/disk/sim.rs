@@ -155,6 +155,11 @@ impl SimDisk {
         self.machine.state.lock().faults.fail_from(number, fault);
     }
 
+    /// Makes the next operation of this kind on a file of this name fail, whatever other threads do meanwhile.
+    pub fn fail_next(&self, kind: OpKind, name: &str, fault: Fault) {
+        self.machine.state.lock().faults.fail_next(kind, name, fault);
+    }
+
     /// Takes all faults back that have not struck yet. A power cut stays one.
     pub fn heal(&self) {
         self.machine.state.lock().faults.clear();

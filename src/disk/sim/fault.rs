@@ -1,9 +1,10 @@
 //! Which operation fails, and how.
 //!
-//! May touch nothing. Knows operations by their number alone.
+//! May touch nothing. Knows operations by their number, or by their kind and the name of their file.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use super::super::recorder::OpKind;
 use super::io_error;
@@ -42,6 +43,7 @@ pub(super) enum Verdict {
 pub(super) struct Faults {
     at: BTreeMap<u64, Fault>,
     from: Option<(u64, Fault)>,
+    next: Option<(OpKind, String, Fault)>,
 }
 
 impl Faults {
@@ -53,14 +55,20 @@ impl Faults {
         self.from = Some((number, fault));
     }
 
+    pub(super) fn fail_next(&mut self, kind: OpKind, name: &str, fault: Fault) {
+        self.next = Some((kind, name.to_owned(), fault));
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// What becomes of the operation with this number.
-    pub(super) fn verdict(&mut self, number: u64, kind: OpKind) -> Verdict {
+    /// What becomes of the operation with this number, of this kind, on this file.
+    pub(super) fn verdict(&mut self, number: u64, kind: OpKind, path: &Path) -> Verdict {
         let lasting = self.from.filter(|(first, _)| number >= *first).map(|(_, fault)| fault);
-        match self.at.remove(&number).or(lasting) {
+        let is_next = |(of, name, _): &mut (OpKind, String, Fault)| *of == kind && path.ends_with(name.as_str());
+        let next = self.next.take_if(is_next).map(|(_, _, fault)| fault);
+        match self.at.remove(&number).or(next).or(lasting) {
             Some(Fault::Eio) => Verdict::Refuse(io_error()),
             Some(Fault::Enospc) if takes_space(kind) => Verdict::Refuse(rustix::io::Errno::NOSPC.into()),
             Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Halve,

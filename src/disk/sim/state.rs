@@ -68,7 +68,7 @@ impl Machine {
             return Err(io_error().into());
         }
         let begun = self.recorder.begin();
-        let result = match state.faults.verdict(begun.number, request.kind) {
+        let result = match state.faults.verdict(begun.number, request.kind, request.path) {
             Verdict::Pass => act(&mut state, Extent::Whole),
             Verdict::Halve => act(&mut state, Extent::Half),
             Verdict::Refuse(error) => {
