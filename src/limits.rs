@@ -46,6 +46,10 @@ pub const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// Number of labels kept for [`crate::RolloutStore::ref_version_of`], the newest first to stay.
 pub const LABELS_KEPT: usize = 4096;
 
+/// Greatest number of retire lines that no later one made superfluous; steps that only grow need one. Beyond it, a line is
+/// written as the ids that it ends.
+pub(crate) const RETIRE_LINES_MAX: usize = 1024;
+
 /// Size at which a segment is sealed and the next one begun, in bytes, unless the options say otherwise.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
 

@@ -28,7 +28,8 @@ pub(crate) struct State {
     /// Counted ids below this were used or handed out.
     pub(crate) id_ceiling: u64,
     pub(crate) counters: Counters,
-    retire_lines: Vec<RetireLine>,
+    /// Lines that still end something that another does not: steps descend, LSNs ascend.
+    pub(crate) retire_lines: Vec<RetireLine>,
     sweeps: Vec<SweepRecord>,
 }
 
@@ -83,11 +84,13 @@ impl State {
         match event {
             Event::Rollout(entry) => self.apply_rollout(entry),
             Event::Retire { victims, reason, unused } => {
-                let count = victims.len() as u64;
-                if let Some(total) = self.counters.retired.get_mut(usize::from(*reason)) {
-                    *total = total.saturating_add(count);
-                }
-                self.counters.retired_unused = self.counters.retired_unused.saturating_add(*unused);
+                self.count_retired(*reason, victims.len() as u64, *unused);
+            }
+            Event::RetireLine { created_before, reason, count, unused } => {
+                self.count_retired(*reason, *count, *unused);
+                // What an older line with a lower step ends, this one ends too.
+                self.retire_lines.retain(|line| line.created_before > *created_before);
+                self.retire_lines.push(RetireLine { created_before: *created_before, lsn, reason: *reason });
             }
             Event::Advance { clock, version, label, step } => {
                 let clock = match clock {
@@ -111,6 +114,13 @@ impl State {
             }
             Event::Ignored => {}
         }
+    }
+
+    fn count_retired(&mut self, reason: u16, count: u64, unused: u64) {
+        if let Some(total) = self.counters.retired.get_mut(usize::from(reason)) {
+            *total = total.saturating_add(count);
+        }
+        self.counters.retired_unused = self.counters.retired_unused.saturating_add(unused);
     }
 
     fn apply_rollout(&mut self, entry: &FrameEntry) {

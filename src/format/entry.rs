@@ -24,6 +24,8 @@ pub(crate) struct FrameEntry {
     pub(crate) insert_lsn: Lsn,
     /// Offset of the frame in its segment, in 64-byte units.
     pub(crate) offset_units: u32,
+    /// Length of the frame, padding included, in 64-byte units.
+    pub(crate) frame_units: u32,
     /// Step from which the old logps count as fresh.
     pub(crate) born_step: u64,
     /// Version of the old logps, or, while they are missing, the version current at the insert.
@@ -34,6 +36,8 @@ pub(crate) struct FrameEntry {
     pub(crate) kl_version: u64,
     /// Prompt and completion tokens (inserts only).
     pub(crate) token_count: u32,
+    /// The group that the rollout belongs to, if any (inserts only).
+    pub(crate) group: Option<u64>,
     /// Which logp columns lie in this frame, and whether the rollout was ever asked for.
     pub(crate) has: Has,
 }

@@ -29,6 +29,12 @@ pub(crate) struct Entry {
     pub(crate) ref_version: u64,
     /// Prompt and completion tokens.
     pub(crate) token_count: u32,
+    /// Length of the insert frame in 64-byte units, within one part in 256.
+    pub(crate) insert_units: u32,
+    /// Length of the frame with the newest old logps, likewise; that of the insert where they lie there or are missing.
+    pub(crate) old_units: u32,
+    /// The rollouts that share its prompt.
+    pub(crate) group: Option<u64>,
     pub(crate) has: Has,
 }
 
@@ -46,6 +52,8 @@ pub(crate) struct Extra {
 pub(crate) struct KlEntry {
     pub(crate) at: Location,
     pub(crate) lsn: Lsn,
+    /// Length of the frame in 64-byte units.
+    pub(crate) units: u32,
     /// Version of the KL reference model.
     pub(crate) version: u64,
 }
@@ -55,6 +63,8 @@ pub(crate) struct KlEntry {
 pub(crate) struct FirstOld {
     pub(crate) at: Location,
     pub(crate) lsn: Lsn,
+    /// Length of the frame in 64-byte units.
+    pub(crate) units: u32,
 }
 
 impl Extra {

@@ -3,20 +3,25 @@
 //! May touch `ids` and `format::entry`. Knows neither files nor redb: tells which rows changed, is filled from rows.
 //!
 //! Always true:
-//! - M1. A rollout is in the slab, in one posting list, and, if it needs any, in `extras`; or in none of them.
+//! - M1. A rollout is in the slab, in one posting list, in the lists of its created step and its group, and, if it needs any,
+//!   in `extras`; or in none of them.
 //! - M2. A frame of another incarnation than the one held changes nothing, unless it is the insert of a newer one.
 //! - M3. A frame told at two places is held at the one in the newer segment, in whichever order they are told.
 //! - M4. Every id whose row differs from what `take_changes` told last is in `changed`.
+//! - M5. `live` is the sum over the rows as they are now: whatever changes a row takes it out before and adds it after.
 
 use std::cmp::Ordering as CmpOrdering;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{Entry, Extra, FirstOld, KlEntry};
+use super::frame_size::FrameSizes;
 use super::hash::BuildIdHasher;
+use super::keyed::{Keyed, NO_LIST};
+use super::live::LiveUnits;
 use super::postings::{Place, PostingList, Postings, in_order};
 use super::row::Row;
-use super::slab::{Slab, Slot};
+use super::slab::{Slab, Slot, bits};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 
@@ -26,6 +31,9 @@ pub(crate) struct MemoryIndex {
     slab: Slab,
     extras: HashMap<u32, Extra, BuildIdHasher>,
     postings: Postings,
+    by_created: Keyed,
+    by_group: Keyed,
+    live: LiveUnits,
     changed: HashSet<RolloutId, BuildIdHasher>,
     token_total: u64,
     touched: AtomicU64,
@@ -83,7 +91,81 @@ impl MemoryIndex {
         let entry = self.entry(slot);
         self.remove(slot);
         self.changed.insert(id);
+        self.give_back();
         Some(entry)
+    }
+
+    /// Takes out every rollout that was created below a step and inserted before a number. O(result).
+    pub(crate) fn retire_created_before(&mut self, created_before: u64, lsn: Lsn) {
+        let slots = self.by_created.below(created_before, |slot| self.slab.slot(slot).created);
+        for slot in slots {
+            let Slot { id, insert_lsn, .. } = *self.slab.slot(slot);
+            if insert_lsn < lsn {
+                self.remove(slot);
+                self.changed.insert(id);
+            }
+        }
+        self.give_back();
+    }
+
+    /// The rollouts created below a step: ascending by created step. O(result).
+    pub(crate) fn created_before(&self, bound: u64) -> Vec<RolloutId> {
+        self.ids(self.by_created.below(bound, |slot| self.slab.slot(slot).created))
+    }
+
+    /// How many rollouts were created below a step. Looks at none of them.
+    pub(crate) fn count_created_before(&self, bound: u64) -> usize {
+        self.by_created.count_below(bound)
+    }
+
+    /// The rollouts created above a step: ascending by created step. O(result).
+    pub(crate) fn created_after(&self, bound: u64) -> Vec<RolloutId> {
+        self.ids(self.by_created.above(bound, |slot| self.slab.slot(slot).created))
+    }
+
+    /// How many rollouts were created above a step. Looks at none of them.
+    pub(crate) fn count_created_after(&self, bound: u64) -> usize {
+        self.by_created.count_above(bound)
+    }
+
+    /// The rollouts of a group, by id. O(result).
+    pub(crate) fn group(&self, group: u64) -> Vec<RolloutId> {
+        let mut ids = self.ids(self.by_group.members(group, |slot| self.slab.slot(slot).group));
+        ids.sort_unstable();
+        ids
+    }
+
+    /// How many rollouts of a group are live. Looks at none of them.
+    pub(crate) fn group_len(&self, group: u64) -> usize {
+        self.by_group.live(group)
+    }
+
+    /// Bytes of the frames in a segment that are held, within half of a percent.
+    pub(crate) fn live_bytes(&self, segment: SegmentId) -> u64 {
+        self.live.of(segment) * Location::UNIT_BYTES
+    }
+
+    /// Bytes of all frames that are held, within half of a percent.
+    pub(crate) fn live_bytes_total(&self) -> u64 {
+        self.live.total() * Location::UNIT_BYTES
+    }
+
+    /// Points to a frame at a place where it was written again, if this very frame is held at an older place: a rollout
+    /// that was retired, replaced or computed again meanwhile stays as it is.
+    pub(crate) fn relocate(&mut self, segment: SegmentId, frame: &FrameEntry) -> bool {
+        let at = Location { segment, offset_units: frame.offset_units };
+        let Some(slot) = self.find_incarnation(frame.id, frame.insert_lsn) else { return false };
+        let moved = self.change(slot, |index| index.move_frame(slot, at, frame.lsn));
+        if moved {
+            self.changed.insert(frame.id);
+        }
+        moved
+    }
+
+    /// Whether the frame of this number at this place is held.
+    pub(crate) fn holds(&self, id: RolloutId, at: Location, lsn: Lsn) -> bool {
+        let slot = self.slab.find(id);
+        slot.is_some_and(|slot| self.row(slot).frames().any(|frame| frame == (at, lsn)))
     }
 
     /// Notes that a rollout was asked for, if its incarnation is below `before`. Returns whether that was news.
@@ -172,7 +254,7 @@ impl MemoryIndex {
         if let Some(slot) = self.slab.find(frame.id) {
             match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
                 CmpOrdering::Greater => return false,
-                CmpOrdering::Equal => return self.relocate(slot, at, frame.lsn),
+                CmpOrdering::Equal => return self.change(slot, |index| index.move_frame(slot, at, frame.lsn)),
                 CmpOrdering::Less => self.remove(slot),
             }
         }
@@ -186,16 +268,31 @@ impl MemoryIndex {
             return false;
         }
         let used = frame.has.contains(Has::USED) && self.add_used(slot);
-        let moved = match frame.kind {
-            EntryKind::KlRefLogps => self.update_kl(slot, at, frame),
-            _ => self.update_old(slot, at, frame),
-        };
-        self.relocate(slot, at, frame.lsn) || used || moved
+        let moved = self.change(slot, |index| {
+            let newer = match frame.kind {
+                EntryKind::KlRefLogps => index.update_kl(slot, at, frame),
+                _ => index.update_old(slot, at, frame),
+            };
+            index.move_frame(slot, at, frame.lsn) || newer
+        });
+        used || moved
     }
 
-    /// Points to a frame where it was written again: recovery copies what no one attests to a newer segment, and cuts
-    /// the older one. True where an older place was held.
-    fn relocate(&mut self, slot: u32, at: Location, lsn: Lsn) -> bool {
+    /// Changes which frames a rollout's row points to.
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut Self) -> bool) -> bool {
+        let before = self.row(slot);
+        let changed = change(self);
+        if changed {
+            self.live.remove(&before);
+            let after = self.row(slot);
+            self.live.add(&after);
+        }
+        changed
+    }
+
+    /// Points to a frame where it was written again: compaction copies what is alive, and recovery what no one attests, to a
+    /// newer segment. True where an older place was held.
+    fn move_frame(&mut self, slot: u32, at: Location, lsn: Lsn) -> bool {
         let is_older = |held: Location, held_lsn: Lsn| held_lsn == lsn && held.segment < at.segment;
         let mut moved = false;
         let entry = self.slab.slot_mut(slot);
@@ -220,18 +317,21 @@ impl MemoryIndex {
     }
 
     fn update_old(&mut self, slot: u32, at: Location, frame: &FrameEntry) -> bool {
-        let Slot { old_lsn, has, .. } = *self.slab.slot(slot);
+        let Slot { old_lsn, sizes, .. } = *self.slab.slot(slot);
+        let has = self.slab.slot(slot).has();
         let first = match self.extras.get(&slot).and_then(|extra| extra.first_old) {
             Some(first) => frame.lsn < first.lsn,
             None => old_lsn == Lsn::NONE && !has.contains(Has::SAMPLER),
         };
         if first {
-            self.extras.entry(slot).or_default().first_old = Some(FirstOld { at, lsn: frame.lsn });
+            self.extras.entry(slot).or_default().first_old = Some(FirstOld { at, lsn: frame.lsn, units: frame.frame_units });
         }
         let newest = frame.lsn > old_lsn;
         if newest {
             let entry = self.slab.slot_mut(slot);
-            (entry.old, entry.old_lsn, entry.has) = (at, frame.lsn, has.with(Has::OLD));
+            (entry.old, entry.old_lsn) = (at, frame.lsn);
+            entry.sizes = FrameSizes::new(sizes.insert_units(), frame.frame_units);
+            entry.add_has(Has::OLD);
             self.relist(slot, frame.ref_version, frame.born_step);
         }
         first || newest
@@ -241,33 +341,44 @@ impl MemoryIndex {
         let kl = &mut self.extras.entry(slot).or_default().kl;
         let newest = kl.is_none_or(|kl| frame.lsn > kl.lsn);
         if newest {
-            *kl = Some(KlEntry { at, lsn: frame.lsn, version: frame.kl_version });
-            let entry = self.slab.slot_mut(slot);
-            entry.has = entry.has.with(Has::KL_REF);
+            *kl = Some(KlEntry { at, lsn: frame.lsn, units: frame.frame_units, version: frame.kl_version });
+            self.slab.slot_mut(slot).add_has(Has::KL_REF);
         }
         newest
     }
 
     fn add_used(&mut self, slot: u32) -> bool {
         let entry = self.slab.slot_mut(slot);
-        let news = !entry.has.contains(Has::USED);
-        entry.has = entry.has.with(Has::USED);
+        let news = !entry.has().contains(Has::USED);
+        entry.add_has(Has::USED);
         news
     }
 
     fn put(&mut self, Row { entry, extra }: &Row) {
-        let Entry { id, insert, old, insert_lsn, old_lsn, created_step, token_count, has, .. } = *entry;
+        let Entry { id, insert, old, insert_lsn, old_lsn, token_count, .. } = *entry;
         let place = self.postings.add(entry.ref_version, entry.born_step, id);
-        let slot = self.slab.add(Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has });
+        let sizes = FrameSizes::new(entry.insert_units, entry.old_units);
+        let (created, group, has) = (NO_LIST, NO_LIST, bits(entry.has));
+        let new = Slot { id, insert, old, insert_lsn, old_lsn, token_count, place, created, group, sizes, has };
+        let slot = self.slab.add(new);
+        let created = self.by_created.add(entry.created_step, slot);
+        let group = entry.group.map_or(NO_LIST, |group| self.by_group.add(group, slot));
+        let added = self.slab.slot_mut(slot);
+        (added.created, added.group) = (created, group);
         if !extra.is_empty() {
             self.extras.insert(slot, *extra);
         }
+        self.live.add(&Row { entry: *entry, extra: *extra });
         self.token_total += u64::from(token_count);
     }
 
     fn remove(&mut self, slot: u32) {
-        let Slot { token_count, place, .. } = *self.slab.slot(slot);
+        let Slot { token_count, place, created, group, .. } = *self.slab.slot(slot);
+        let row = self.row(slot);
+        self.live.remove(&row);
         self.slab.remove(slot);
+        self.by_created.remove(created, |slot| self.slab.slot(slot).created);
+        self.by_group.remove(group, |slot| self.slab.slot(slot).group);
         self.unlist(place);
         self.extras.remove(&slot);
         self.token_total -= u64::from(token_count);
@@ -299,10 +410,46 @@ impl MemoryIndex {
     }
 
     fn entry(&self, slot: u32) -> Entry {
-        let Slot { id, insert, old, insert_lsn, old_lsn, created_step, token_count, place, has } =
+        let Slot { id, insert, old, insert_lsn, old_lsn, token_count, place, created, group, sizes, .. } =
             *self.slab.slot(slot);
         let PostingList { ref_version, born_step, .. } = *self.postings.list(place.list);
-        Entry { id, insert, old, insert_lsn, old_lsn, created_step, born_step, ref_version, token_count, has }
+        Entry {
+            id,
+            insert,
+            old,
+            insert_lsn,
+            old_lsn,
+            created_step: self.by_created.key(created).unwrap_or_default(),
+            born_step,
+            ref_version,
+            token_count,
+            insert_units: sizes.insert_units(),
+            old_units: sizes.old_units(),
+            group: self.by_group.key(group),
+            has: self.slab.slot(slot).has(),
+        }
+    }
+
+    fn ids(&self, slots: Vec<u32>) -> Vec<RolloutId> {
+        self.touched.fetch_add(slots.len() as u64, Ordering::Relaxed);
+        slots.into_iter().map(|slot| self.slab.slot(slot).id).collect()
+    }
+
+    /// Gives memory back once most of it stands free.
+    fn give_back(&mut self) {
+        /// Fewer slots than this are kept whatever stands free.
+        const KEPT: usize = 4096;
+        if self.slab.capacity() <= KEPT.max(self.slab.len() * 4) {
+            return;
+        }
+        let rows: Vec<Row> = self.slab.iter().map(|slot| self.row(slot)).collect();
+        let kept = Self {
+            changed: std::mem::take(&mut self.changed),
+            touched: AtomicU64::new(self.touched()),
+            ..Self::default()
+        };
+        *self = kept;
+        rows.iter().for_each(|row| self.put(row));
     }
 
     fn row(&self, slot: u32) -> Row {

@@ -10,7 +10,7 @@ use super::row::{Fields, seal};
 use crate::ids::{Lsn, SegmentId};
 
 /// Version of the meta record and of the rows. Another version is rejected, and the index rebuilt.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Which store, and which of its epochs, an index belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

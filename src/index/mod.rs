@@ -12,8 +12,11 @@
 
 mod backend;
 mod entry;
+mod frame_size;
 mod guard;
 mod hash;
+mod keyed;
+mod live;
 mod memory;
 mod meta;
 mod on_disk;

@@ -35,6 +35,11 @@ impl Replay {
         }
     }
 
+    /// A frame that the index this began from already reflects: all that it can tell is a newer place.
+    pub(crate) fn relocate(&mut self, segment: SegmentId, frame: &FrameEntry) {
+        self.index.relocate(segment, frame);
+    }
+
     /// The index, once every frame was told.
     pub(crate) fn finish(mut self) -> MemoryIndex {
         for (segment, frame) in self.early {

@@ -6,20 +6,24 @@
 //! |---|---|
 //! | 8 × 6 | id, insert LSN, old LSN, created step, born step, ref version |
 //! | 8 × 2 | insert location, old location: segment u32, offset u32 in 64-byte units |
-//! | 4, 2, 2 | token count, `Has` bits, parts: bit 0 KL, bit 1 first old logps |
-//! | 24 | where bit 0 is set: KL LSN, KL version, KL location |
-//! | 16 | where bit 1 is set: LSN and location of the first old logps |
+//! | 4 × 3 | token count, units of the insert frame, units of the frame with the newest old logps |
+//! | 2, 2 | `Has` bits, parts: bit 0 KL, bit 1 first old logps, bit 2 group |
+//! | 28 | where bit 0 is set: KL LSN, KL version, KL location, units |
+//! | 20 | where bit 1 is set: LSN, location and units of the first old logps |
+//! | 8 | where bit 2 is set: group |
 //! | 4 | CRC-32 of all before |
 //!
 //! Always true:
 //! - W1. One row has one encoding: `decode` takes what `encode` gives, and nothing else.
 
 use super::entry::{Entry, Extra, FirstOld, KlEntry};
+use super::frame_size::rounded;
 use crate::format::entry::{FrameEntry, Has};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 
 const HAS_KL: u16 = 1;
 const HAS_FIRST_OLD: u16 = 1 << 1;
+const HAS_GROUP: u16 = 1 << 2;
 
 /// Bytes of the checksum that ends rows and the index's meta record.
 const CRC_BYTES: usize = 4;
@@ -34,16 +38,29 @@ pub(crate) struct Row {
 impl Row {
     /// What an insert frame alone says of its rollout.
     pub(super) fn of_insert(at: Location, frame: &FrameEntry) -> Self {
-        let FrameEntry { id, lsn, created_step, born_step, ref_version, token_count, has, .. } = *frame;
+        let FrameEntry { id, lsn, created_step, born_step, ref_version, token_count, group, has, .. } = *frame;
         let old_lsn = if has.contains(Has::OLD) { lsn } else { Lsn::NONE };
-        let kl = has.contains(Has::KL_REF).then_some(KlEntry { at, lsn, version: frame.kl_version });
-        let (insert, old, insert_lsn) = (at, at, lsn);
-        let entry =
-            Entry { id, insert, old, insert_lsn, old_lsn, created_step, born_step, ref_version, token_count, has };
+        let units = frame.frame_units;
+        let kl = has.contains(Has::KL_REF).then_some(KlEntry { at, lsn, units, version: frame.kl_version });
+        let entry = Entry {
+            id,
+            insert: at,
+            old: at,
+            insert_lsn: lsn,
+            old_lsn,
+            created_step,
+            born_step,
+            ref_version,
+            token_count,
+            insert_units: rounded(units),
+            old_units: rounded(units),
+            group,
+            has,
+        };
         Self { entry, extra: Extra { kl, first_old: None } }
     }
 
-    /// The frames that the row points to, each with its number.
+    /// The frames that the row points to, each with its number; one that it points to twice comes twice.
     pub(super) fn frames(&self) -> impl Iterator<Item = (Location, Lsn)> {
         let Self { entry, extra } = self;
         let kl = extra.kl.map(|kl| (kl.at, kl.lsn));
@@ -63,20 +80,26 @@ impl Row {
         }
         put_location(out, entry.insert);
         put_location(out, entry.old);
-        out.extend(entry.token_count.to_le_bytes());
+        for number in [entry.token_count, entry.insert_units, entry.old_units] {
+            out.extend(number.to_le_bytes());
+        }
         out.extend(entry.has.0.to_le_bytes());
         let kl_bit = if extra.kl.is_some() { HAS_KL } else { 0 };
         let first_bit = if extra.first_old.is_some() { HAS_FIRST_OLD } else { 0 };
-        out.extend((kl_bit | first_bit).to_le_bytes());
+        let group_bit = if entry.group.is_some() { HAS_GROUP } else { 0 };
+        out.extend((kl_bit | first_bit | group_bit).to_le_bytes());
         if let Some(kl) = &extra.kl {
             out.extend(kl.lsn.get().to_le_bytes());
             out.extend(kl.version.to_le_bytes());
             put_location(out, kl.at);
+            out.extend(kl.units.to_le_bytes());
         }
         if let Some(first) = &extra.first_old {
             out.extend(first.lsn.get().to_le_bytes());
             put_location(out, first.at);
+            out.extend(first.units.to_le_bytes());
         }
+        out.extend(entry.group.map(u64::to_le_bytes).into_iter().flatten());
         seal(out);
     }
 
@@ -86,22 +109,37 @@ impl Row {
         let (id, insert_lsn, old_lsn) = (RolloutId::new(fields.u64()?), fields.lsn()?, fields.lsn()?);
         let (created_step, born_step, ref_version) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (insert, old, token_count) = (fields.location()?, fields.location()?, fields.u32()?);
+        let (insert_units, old_units) = (fields.u32()?, fields.u32()?);
         let (has, parts) = (Has(fields.u16()?), fields.u16()?);
-        if parts & !(HAS_KL | HAS_FIRST_OLD) != 0 {
+        if parts & !(HAS_KL | HAS_FIRST_OLD | HAS_GROUP) != 0 {
             return Err(format!("unknown parts {parts:#x}"));
         }
         let mut extra = Extra::default();
         if parts & HAS_KL != 0 {
             let (lsn, version) = (fields.lsn()?, fields.u64()?);
-            extra.kl = Some(KlEntry { at: fields.location()?, lsn, version });
+            extra.kl = Some(KlEntry { at: fields.location()?, lsn, units: fields.u32()?, version });
         }
         if parts & HAS_FIRST_OLD != 0 {
             let lsn = fields.lsn()?;
-            extra.first_old = Some(FirstOld { at: fields.location()?, lsn });
+            extra.first_old = Some(FirstOld { at: fields.location()?, lsn, units: fields.u32()? });
         }
+        let group = if parts & HAS_GROUP != 0 { Some(fields.u64()?) } else { None };
         fields.end()?;
-        let entry =
-            Entry { id, insert, old, insert_lsn, old_lsn, created_step, born_step, ref_version, token_count, has };
+        let entry = Entry {
+            id,
+            insert,
+            old,
+            insert_lsn,
+            old_lsn,
+            created_step,
+            born_step,
+            ref_version,
+            token_count,
+            insert_units,
+            old_units,
+            group,
+            has,
+        };
         let row = Self { entry, extra };
         row.check().map_err(|what| format!("row of rollout {id}: {what}"))?;
         Ok(row)
@@ -110,10 +148,12 @@ impl Row {
     /// Refuses what no sequence of frames can lead to.
     fn check(&self) -> Result<(), &'static str> {
         let Self { entry, extra } = self;
-        let Entry { insert, old, insert_lsn, old_lsn, has, .. } = *entry;
+        let Entry { insert, old, insert_lsn, old_lsn, insert_units, old_units, has, .. } = *entry;
         let rules = [
             (has.0 & !Has::KNOWN.0 == 0, "unknown facts"),
             (insert_lsn != Lsn::NONE, "no insert LSN"),
+            (rounded(insert_units) == insert_units && rounded(old_units) == old_units, "a length that is never kept"),
+            (old != insert || old_units == insert_units, "two lengths of one frame"),
             (has.contains(Has::OLD) == (old_lsn != Lsn::NONE), "old logps and their LSN disagree"),
             (old_lsn == Lsn::NONE || old_lsn >= insert_lsn, "old logps before the insert"),
             (old_lsn > insert_lsn || old == insert, "old logps of the insert lie elsewhere"),
@@ -216,7 +256,7 @@ mod tests {
         let kl_alone = Row { extra: Extra { first_old: None, ..full.extra }, ..full };
         let mut plain = Row { extra: Extra::default(), ..full };
         plain.entry.has = Has::OLD;
-        for (row, bytes) in [(full, 116), (kl_alone, 100), (plain, 76)] {
+        for (row, bytes) in [(full, 140), (kl_alone, 120), (plain, 92)] {
             assert_eq!(encoded(&row).len(), bytes);
             assert_eq!(Row::decode(&encoded(&row)), Ok(row));
         }
@@ -242,8 +282,8 @@ mod tests {
         assert_eq!(Row::decode(&longer), Err("1 bytes too many".to_owned()));
         let shorter = resealed(bytes.clone(), |body| body.truncate(body.len() - 1));
         assert_eq!(Row::decode(&shorter), Err("ends within a field".to_owned()));
-        let unknown = resealed(bytes, |body| body[70] |= 4);
-        assert_eq!(Row::decode(&unknown), Err("unknown parts 0x7".to_owned()));
+        let unknown = resealed(bytes, |body| body[78] |= 8);
+        assert_eq!(Row::decode(&unknown), Err("unknown parts 0xf".to_owned()));
     }
 
     #[test]

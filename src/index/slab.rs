@@ -7,12 +7,15 @@
 
 use hashbrown::HashTable;
 
+use super::frame_size::FrameSizes;
 use super::hash::mix;
+use super::keyed::NO_LIST;
 use super::postings::Place;
 use crate::format::entry::Has;
 use crate::ids::{Location, Lsn, RolloutId};
 
-/// One rollout in the slab. Its born step and version are those of its list.
+/// One rollout in the slab. Its born step and version are those of its posting list, its created step and group those of
+/// its lists.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) id: RolloutId,
@@ -20,11 +23,32 @@ pub(super) struct Slot {
     pub(super) old: Location,
     pub(super) insert_lsn: Lsn,
     pub(super) old_lsn: Lsn,
-    pub(super) created_step: u64,
     pub(super) token_count: u32,
     pub(super) place: Place,
-    pub(super) has: Has,
+    /// Its list among those by created step, and among those by group; no list once the slot is free.
+    pub(super) created: u32,
+    pub(super) group: u32,
+    pub(super) sizes: FrameSizes,
+    /// The bits of [`Has`].
+    pub(super) has: u8,
 }
+
+impl Slot {
+    pub(super) fn has(&self) -> Has {
+        Has(u16::from(self.has))
+    }
+
+    pub(super) fn add_has(&mut self, fact: Has) {
+        self.has |= bits(fact);
+    }
+}
+
+/// The bits of the facts that an index keeps: all that are known.
+pub(super) fn bits(has: Has) -> u8 {
+    u8::try_from(has.0 & Has::KNOWN.0).unwrap_or_default()
+}
+
+const _: () = assert!(Has::KNOWN.0 <= u8::MAX as u16, "what is known fits in a slot's bits");
 
 const _: () = assert!(size_of::<Slot>() <= 64, "a slot fits in a cache line");
 
@@ -39,6 +63,11 @@ pub(super) struct Slab {
 impl Slab {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Slots in memory, used or free.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// The slots in use, in no order.
@@ -79,6 +108,8 @@ impl Slab {
         if let Ok(found) = self.by_id.find_entry(hash, |candidate| *candidate == slot) {
             found.remove();
             self.free.push(slot);
+            let freed = self.slot_mut(slot);
+            (freed.created, freed.group) = (NO_LIST, NO_LIST);
         }
     }
 }
@@ -95,10 +126,12 @@ mod tests {
             old: at(1, 2),
             insert_lsn: Lsn::new(id),
             old_lsn: Lsn::NONE,
-            created_step: 0,
             token_count: 0,
             place: Place { list: 0, position: 0 },
-            has: Has::default(),
+            created: NO_LIST,
+            group: NO_LIST,
+            sizes: FrameSizes::default(),
+            has: 0,
         }
     }
 

@@ -197,11 +197,14 @@ pub(super) fn rich_row(number: u64) -> Row {
         born_step: number % 11,
         ref_version: number % 5,
         token_count: 1000 + unit,
+        insert_units: 16,
+        old_units: 8,
+        group: Some(number / 8),
         has: Has::OLD.with(Has::KL_REF).with(Has::USED),
     };
     let extra = Extra {
-        kl: Some(KlEntry { at: at(1, unit + 1), lsn: lsn(3), version: number % 3 }),
-        first_old: Some(FirstOld { at: at(2, unit + 2), lsn: lsn(4) }),
+        kl: Some(KlEntry { at: at(1, unit + 1), lsn: lsn(3), units: 4, version: number % 3 }),
+        first_old: Some(FirstOld { at: at(2, unit + 2), lsn: lsn(4), units: 4 }),
     };
     Row { entry, extra }
 }

@@ -11,7 +11,7 @@ use crate::format::kind::FrameFlags;
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::ids::{Location, Lsn};
-use crate::log::event::{Event, NewFrame};
+use crate::log::event::{Event, NewFrame, frame_units};
 use crate::log::seal::FooterBuilder;
 use crate::log::segment::{ReadMode, Segment};
 
@@ -115,6 +115,7 @@ impl Active {
                 .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
             if let Event::Rollout(entry) = event {
                 entry.offset_units = location.offset_units;
+                entry.frame_units = frame_units(frame.frame_len());
             }
             let header = frame.header(flags, count, lsn, durable_lsn);
             headers.push((offset, header.encode(&self.segment.seed(offset))));

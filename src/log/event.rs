@@ -42,6 +42,9 @@ pub(crate) enum Event {
     Rollout(FrameEntry),
     /// Rollouts ended.
     Retire { victims: Vec<Incarnation>, reason: u16, unused: u64 },
+    /// Every rollout that was created below a step and inserted before this frame ended: so many, of which nobody had asked
+    /// for `unused`.
+    RetireLine { created_before: u64, reason: u16, count: u64, unused: u64 },
     /// A version clock moved on; the trainer acted at `step`.
     Advance { clock: Clock, version: u64, label: Option<u64>, step: Option<u64> },
     /// The trainer went back to `step`: nothing computed before is fresh any more.
@@ -126,6 +129,11 @@ pub(crate) fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
+/// Length of a frame in 64-byte units; limits keep it within 32 bits.
+pub(crate) fn frame_units(bytes: u64) -> u32 {
+    u32::try_from(bytes / FRAME_ALIGN).unwrap_or(u32::MAX)
+}
+
 /// Units of 64 bytes that an array takes.
 pub(crate) fn units(bytes: usize) -> u32 {
     u32::try_from((bytes as u64).div_ceil(FRAME_ALIGN)).unwrap_or(u32::MAX)
@@ -142,6 +150,17 @@ impl Event {
                 arrays.push_u64s(ControlColumn::Incarnations, victims.iter().map(|victim| victim.insert_lsn.get()));
                 let (present, reason) = (ControlMeta::REASON, *reason);
                 (FrameKind::Retire, ControlMeta { present, reason, unused_count: *unused, ..ControlMeta::default() })
+            }
+            Self::RetireLine { created_before, reason, count, unused } => {
+                let meta = ControlMeta {
+                    present: ControlMeta::STEP | ControlMeta::REASON,
+                    step: *created_before,
+                    reason: *reason,
+                    retired_count: *count,
+                    unused_count: *unused,
+                    ..ControlMeta::default()
+                };
+                (FrameKind::RetireLine, meta)
             }
             Self::Advance { clock, version, label, step } => {
                 let has = |given: &Option<u64>, bit| if given.is_some() { bit } else { 0 };
@@ -208,6 +227,15 @@ impl Event {
                 let (reason, unused) = (meta.reason.to_native(), meta.unused_count.to_native());
                 Ok(Self::Retire { victims: victims.collect(), reason, unused })
             }
+            FrameKind::RetireLine => {
+                let meta = meta::control_meta(meta, header.body_len)?;
+                Ok(Self::RetireLine {
+                    created_before: meta.step.to_native(),
+                    reason: meta.reason.to_native(),
+                    count: meta.retired_count.to_native(),
+                    unused: meta.unused_count.to_native(),
+                })
+            }
             FrameKind::Advance => {
                 let meta = meta::control_meta(meta, header.body_len)?;
                 let clock = match meta.clock {
@@ -236,7 +264,7 @@ impl Event {
                 Ok(Self::Tally { counters, id_ceiling: meta.id_ceiling.to_native(), used })
             }
             FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
-            FrameKind::RetireLine | FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
+            FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
                 Err(Fault::too_new("frame kind", header.kind.name()))
             }
         }
@@ -267,11 +295,13 @@ fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRollout
         lsn: header.lsn,
         insert_lsn: header.insert_lsn,
         offset_units,
+        frame_units: frame_units(header.frame_len()),
         born_step: header.born_step,
         ref_version: header.ref_version,
         created_step: meta.created_step.to_native(),
         kl_version: meta.kl_version.to_native(),
         token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        group: meta.has(RolloutMeta::GROUP).then(|| meta.group.to_native()),
         has: has.with(if header.flags.contains(FrameFlags::USED) { Has::USED } else { Has::default() }),
     })
 }
@@ -291,11 +321,13 @@ pub(crate) fn entry_of(kind: EntryKind, id: RolloutId, meta: &RolloutMeta) -> Fr
         lsn: Lsn::NONE,
         insert_lsn: Lsn::NONE,
         offset_units: 0,
+        frame_units: 0,
         born_step: meta.created_step,
         ref_version: 0,
         created_step: meta.created_step,
         kl_version: meta.kl_version,
         token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        group: (meta.present & RolloutMeta::GROUP != 0).then_some(meta.group),
         has: has(|code| len(code).is_some()),
     }
 }

@@ -54,7 +54,11 @@ impl FooterBuilder {
                 self.retired.extend(retired);
             }
             Event::Tally { used, .. } => self.used.extend(used.iter().map(|id| UsedEntry { id: *id, lsn })),
-            Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
+            Event::RetireLine { .. }
+            | Event::Advance { .. }
+            | Event::Rewind { .. }
+            | Event::Cursor(_)
+            | Event::Ignored => {}
         }
     }
 

@@ -1,20 +1,30 @@
 //! What a finished segment says of its frames: from its footer, or by a scan where it has none or a bad one.
 
+use std::path::Path;
+
 use super::Listed;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
-use crate::format::manifest::SegmentState;
+use crate::format::footer::RetiredEntry;
+use crate::format::manifest::{SegmentRecord, SegmentState};
+use crate::format::names::segment_file_name;
 use crate::ids::{Lsn, RolloutId};
 use crate::log::event::{Event, Incarnation};
 use crate::log::seal::{FooterBuilder, read_footer};
 
 /// The frames of one segment, as the index needs them.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
-    pub(super) entries: Vec<FrameEntry>,
-    pub(super) retired: Vec<Incarnation>,
+pub(crate) struct Facts {
+    pub(crate) entries: Vec<FrameEntry>,
+    pub(crate) retired: Vec<RetiredEntry>,
     pub(super) used: Vec<(RolloutId, Lsn)>,
+}
+
+/// Reads a finished segment of the store in `dir`, which its writer knows to be listed.
+pub(crate) fn of_record(disk: &dyn Disk, dir: &Path, record: &SegmentRecord) -> Result<Facts> {
+    let path = dir.join(segment_file_name(record.id));
+    read(disk, &Listed { record: *record, path, file_len: 0 }, &mut 0)
 }
 
 /// Reads a sealed or cut segment.
@@ -25,11 +35,7 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Re
             match read_footer(&listed.scan(&*file, len), footer_crc, bytes_read) {
                 Ok((footer, _)) => Ok(Facts {
                     entries: footer.entries,
-                    retired: footer
-                        .retired
-                        .iter()
-                        .map(|row| Incarnation { id: row.id, insert_lsn: row.insert_lsn })
-                        .collect(),
+                    retired: footer.retired,
                     used: footer.used.iter().map(|row| (row.id, row.lsn)).collect(),
                 }),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
@@ -53,7 +59,11 @@ fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) ->
         footer.add(frame.header.lsn, &frame.header.encode(&scan.seed(frame.offset)), &frame.event);
         match frame.event {
             Event::Rollout(entry) => facts.entries.push(entry),
-            Event::Retire { victims, .. } => facts.retired.extend(victims),
+            Event::Retire { victims, .. } => {
+                let lsn = frame.header.lsn;
+                let retired = |Incarnation { id, insert_lsn }: Incarnation| RetiredEntry { id, insert_lsn, lsn };
+                facts.retired.extend(victims.into_iter().map(retired));
+            }
             Event::Tally { used, .. } => facts.used.extend(used.iter().map(|id| (*id, frame.header.lsn))),
             _ => {}
         }

@@ -7,9 +7,11 @@
 //! - R2. What is missing or short is an error that names it, never an empty store.
 //! - R3. A bad frame that a later one attests is damage; any other is a torn tail.
 //! - R4. The index saves reading and never decides.
+//! - R5. A frame that the index already reflects tells nothing but a newer place of itself: the retirement of its rollout may
+//!   lie in a segment that is not read, or have been dropped.
 
 pub(crate) mod epoch;
-mod facts;
+pub(crate) mod facts;
 pub(crate) mod manifests;
 mod settle;
 mod tail;
@@ -137,11 +139,14 @@ impl Survey {
     pub(crate) fn load(self, request: &Request<'_>) -> Result<Recovered> {
         let state = self.end_state();
         let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
-        let (base, disk_index, covered) = load_index(request, &manifest, state.lsn);
+        let Base { index, disk_index, applied, covered } = load_index(request, &manifest, state.lsn);
         let uncovered =
             |listed: &&Listed| listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id);
         let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
-        let index = fill(request.disk, base, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
+        let mut index = fill(request.disk, index, applied, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
+        for line in &state.retire_lines {
+            index.retire_created_before(line.created_before, line.lsn);
+        }
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
         let segments = segments.collect::<Result<_>>()?;
         Ok(Recovered { manifest, state, index, disk_index, segments, log_bytes_read })
@@ -184,21 +189,32 @@ fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u
     Ok(Listed { record: *record, path, file_len })
 }
 
-/// The index on disk, if it is of use.
-fn load_index(
-    request: &Request<'_>,
-    manifest: &Manifest,
-    log_end: Lsn,
-) -> (MemoryIndex, Option<DiskIndex>, BTreeSet<SegmentId>) {
+/// What the index on disk says; nothing where it is of no use.
+#[derive(Debug, Default)]
+struct Base {
+    index: MemoryIndex,
+    disk_index: Option<DiskIndex>,
+    /// The index reflects every frame up to this one.
+    applied: Lsn,
+    /// Segments that need not be read.
+    covered: BTreeSet<SegmentId>,
+}
+
+fn load_index(request: &Request<'_>, manifest: &Manifest, log_end: Lsn) -> Base {
     let segments = manifest.segments.iter().map(|record| record.id).collect();
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
     let expected = Expected { identity, log_end, segments: &segments };
     let path = request.dir.join(INDEX);
     match index::load(request.disk, &path, request.access, &expected, request.index_cache_bytes) {
-        Ok(loaded) => (loaded.index, loaded.disk, loaded.meta.covered.into_iter().collect()),
+        Ok(loaded) => Base {
+            index: loaded.index,
+            disk_index: loaded.disk,
+            applied: loaded.meta.applied_lsn,
+            covered: loaded.meta.covered.into_iter().collect(),
+        },
         Err(reason) => {
             tracing::info!(index = %path.display(), %reason, "the index is rebuilt from the log");
-            (MemoryIndex::default(), None, BTreeSet::new())
+            Base::default()
         }
     }
 }
@@ -208,6 +224,7 @@ fn load_index(
 fn fill(
     disk: &dyn Disk,
     base: MemoryIndex,
+    applied: Lsn,
     uncovered: &[&Listed],
     tail: Option<&UnsealedTail>,
     bytes_read: &mut u64,
@@ -215,7 +232,7 @@ fn fill(
     let mut ended = Ended::default();
     for listed in uncovered {
         for victim in facts::read(disk, listed, bytes_read)?.retired {
-            ended.add(victim);
+            ended.add(Incarnation { id: victim.id, insert_lsn: victim.insert_lsn });
         }
     }
     let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
@@ -229,7 +246,9 @@ fn fill(
     let mut replay = Replay::new(base);
     let mut used = Vec::new();
     let mut apply = |segment, entry: &FrameEntry| {
-        if !ended.contains(entry.id, entry.insert_lsn) {
+        if entry.lsn <= applied {
+            replay.relocate(segment, entry);
+        } else if !ended.contains(entry.id, entry.insert_lsn) {
             replay.apply(segment, entry);
         }
     };

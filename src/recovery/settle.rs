@@ -37,11 +37,12 @@ impl Survey {
         if cut.frames > 0 {
             let state = SegmentState::Cut { end: cut.end, end_lsn: cut.end_lsn };
             let min_insert_lsn = min_insert_lsn(&tail.frames);
-            manifest.segments.push(SegmentRecord { state, min_insert_lsn, ..source.record });
+            manifest.list(SegmentRecord { state, min_insert_lsn, ..source.record });
         }
         manifest.next_segment_id = next_segment.0;
         if !unattested.is_empty() {
-            manifest.segments.push(write_again(request, source, &manifest, unattested, cut.end_lsn, salt)?);
+            let again = write_again(request, source, &manifest, unattested, cut.end_lsn, salt)?;
+            manifest.list(again);
             manifest.next_segment_id = next_segment.0.saturating_add(1);
         }
         manifest.state = state.to_snapshot();

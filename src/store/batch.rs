@@ -10,6 +10,7 @@ use crate::store::RolloutStore;
 use crate::store::new_rollout::NewRollout;
 use crate::store::plan::{Applied, Plan, Results};
 use crate::store::prepare::Prepared;
+use crate::store::retirement::Retirement;
 use crate::store::stage::{Op, Outcome};
 
 /// Operations that become one atomic commit: after a crash all of them happened, or none. They are applied in order, each
@@ -45,7 +46,7 @@ pub struct WriteBatch<'a> {
 pub struct Committed {
     /// LSN of the batch's last frame.
     pub lsn: Lsn,
-    /// Rollouts that `retire` ended; ids that were not live are not counted.
+    /// Rollouts that retirements of the batch ended; ids that were not live are not counted.
     pub retired: u64,
     /// What became of the results of each `apply`, in order.
     pub applied: Vec<Applied>,
@@ -81,7 +82,23 @@ impl<'a> WriteBatch<'a> {
 
     /// Ends rollouts. Ids that are not live are passed over; [`Committed::retired`] says how many were.
     pub fn retire(&mut self, ids: &[RolloutId], reason: Reason) {
-        self.ops.push(Op::Retire { ids: ids.to_vec(), reason });
+        self.ops.push(Op::Retire { which: Retirement::Ids(ids.to_vec()), reason });
+    }
+
+    /// Ends every rollout created before `step`, of those that are live at this place of the batch: one small record,
+    /// whatever their number. See [`RolloutStore::retire_created_before`].
+    pub fn retire_created_before(&mut self, step: u64, reason: Reason) {
+        self.ops.push(Op::Retire { which: Retirement::CreatedBefore(step), reason });
+    }
+
+    /// Ends every rollout whose old logps are of a version before `version`. See [`RolloutStore::retire_version_before`].
+    pub fn retire_version_before(&mut self, version: u64, reason: Reason) {
+        self.ops.push(Op::Retire { which: Retirement::VersionBefore(version), reason });
+    }
+
+    /// Ends the rollouts of whole groups. See [`RolloutStore::retire_groups`].
+    pub fn retire_groups(&mut self, groups: &[u64], reason: Reason) {
+        self.ops.push(Op::Retire { which: Retirement::Groups(groups.to_vec()), reason });
     }
 
     /// Stores the results of a plan; late ones are dropped and counted.

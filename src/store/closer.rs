@@ -13,7 +13,7 @@ use crate::store::core::Core;
 #[derive(Debug)]
 pub(crate) struct Closer {
     pub(super) core: Arc<Core>,
-    pub(super) flusher: Mutex<Option<JoinHandle<()>>>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Closer {
@@ -26,12 +26,13 @@ impl Closer {
             return Ok(());
         }
         // Held to the end: a second close must not return before the store is closed.
-        let mut flusher = self.flusher.lock();
+        let mut threads = self.threads.lock();
         if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        core.flusher.stop();
-        if let Some(thread) = flusher.take() {
+        core.flusher.waker.stop();
+        core.compactor.waker.stop();
+        for thread in threads.drain(..) {
             let _ = thread.join();
         }
         let result = if flush && !core.read_only { self.flush() } else { Ok(()) };

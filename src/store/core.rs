@@ -1,4 +1,4 @@
-//! What the handles of one open store share, and the lock order: writer, then group, then published.
+//! What the handles of one open store share, and the lock order: the compactor's, checkpointing, writer, group, published.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
 use crate::state::State;
+use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::rules::Rules;
@@ -41,7 +42,8 @@ pub(crate) struct Core {
     /// Incarnations that a plan met and could not read.
     pub(crate) unreadable: Mutex<HashSet<(RolloutId, Lsn)>>,
     pub(crate) flusher: Flusher,
-    /// Held while a checkpoint is being made.
+    pub(crate) compactor: Compactor,
+    /// Held while a checkpoint is being made, and while compaction unlinks segments; taken before the writer.
     pub(crate) checkpointing: Mutex<()>,
     /// Held while the store is open for writing.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,

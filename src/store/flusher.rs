@@ -1,71 +1,35 @@
 //! The index on disk, written behind: a commit never waits for it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
 use crate::store::core::Core;
+use crate::store::waker::Waker;
 
 /// The index file and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
-    signal: Mutex<Signal>,
-    changed: Condvar,
+    pub(crate) waker: Waker,
     file: Mutex<Option<DiskIndex>>,
-}
-
-#[derive(Debug, Default)]
-struct Signal {
-    wanted: bool,
-    stopped: bool,
 }
 
 impl Flusher {
     /// A flusher for the index of `dir`; `file` is what recovery found of use.
     pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>) -> Self {
-        let (signal, changed) = (Mutex::default(), Condvar::new());
-        Self { identity, path: dir.join(INDEX), signal, changed, file: Mutex::new(file) }
+        Self { identity, path: dir.join(INDEX), waker: Waker::default(), file: Mutex::new(file) }
     }
 
-    /// Starts the thread that flushes when woken.
-    pub(crate) fn start(core: &Arc<Core>) -> std::io::Result<thread::JoinHandle<()>> {
-        let core = Arc::clone(core);
-        thread::Builder::new().name("rollstore-index".to_owned()).spawn(move || {
-            while core.flusher.wait() {
-                if let Err(error) = core.flusher.flush(&core) {
-                    tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
-                }
-            }
-        })
-    }
-
-    /// Asks for a flush.
-    pub(crate) fn wake(&self) {
-        self.signal.lock().wanted = true;
-        self.changed.notify_one();
-    }
-
-    /// Ends the thread after the flush under way.
-    pub(crate) fn stop(&self) {
-        self.signal.lock().stopped = true;
-        self.changed.notify_one();
-    }
-
-    /// Waits until a flush is wanted; false once stopped.
-    fn wait(&self) -> bool {
-        let mut signal = self.signal.lock();
-        while !signal.wanted && !signal.stopped {
-            self.changed.wait(&mut signal);
+    /// One round of the thread that flushes when woken.
+    pub(crate) fn round(core: &Core) {
+        if let Err(error) = core.flusher.flush(core) {
+            tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
         }
-        signal.wanted = false;
-        !signal.stopped
     }
 
     /// Writes what changed since the last flush, in one transaction.

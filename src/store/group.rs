@@ -160,17 +160,26 @@ impl Group {
 
 /// Lets readers see a batch.
 fn publish(core: &Core, publication: Publication) {
-    let Publication { segment, end, events, state, .. } = publication;
+    let Publication { last_lsn, segment, end, events, state } = publication;
     segment.publish(end);
+    let mut has_ended = false;
     let changes = {
         let mut published = core.published.write();
+        // Events and numbers go one to one, up to the batch's last.
+        let mut lsn = Lsn::new(last_lsn.get() - events.len() as u64);
         for event in &events {
+            lsn = lsn.next();
             match event {
                 Event::Rollout(entry) => published.index.apply(segment.id, entry),
                 Event::Retire { victims, .. } => {
+                    has_ended = true;
                     for victim in victims {
                         published.index.retire(victim.id, victim.insert_lsn);
                     }
+                }
+                Event::RetireLine { created_before, .. } => {
+                    has_ended = true;
+                    published.index.retire_created_before(*created_before, lsn);
                 }
                 Event::Tally { used, .. } => {
                     for id in used {
@@ -184,7 +193,10 @@ fn publish(core: &Core, publication: Publication) {
         published.index.changes_len()
     };
     if changes >= crate::limits::INDEX_FLUSH_CHANGES {
-        core.flusher.wake();
+        core.flusher.waker.wake();
+    }
+    if has_ended {
+        core.compactor.waker.wake();
     }
 }
 

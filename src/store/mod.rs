@@ -9,6 +9,7 @@ pub(crate) mod batch;
 pub(crate) mod budget;
 mod checkpoint;
 mod closer;
+pub(crate) mod compact;
 pub(crate) mod column;
 pub(crate) mod column_info;
 mod core;
@@ -24,6 +25,7 @@ mod random;
 pub(crate) mod recompute;
 pub(crate) mod repair;
 mod restore;
+pub(crate) mod retirement;
 mod rewind;
 pub(crate) mod rules;
 mod scans;
@@ -33,6 +35,7 @@ pub(crate) mod stats;
 mod transfer;
 mod usage;
 pub(crate) mod view;
+mod waker;
 mod weights;
 mod writer;
 
@@ -49,14 +52,17 @@ use crate::log::event::Clock;
 use crate::reason::Reason;
 use batch::WriteBatch;
 use closer::Closer;
+use compact::Compactor;
 use core::Core;
 use flusher::Flusher;
 use new_rollout::NewRollout;
 use options::Options;
 use prepare::Prepared;
+use retirement::Retirement;
 use snapshot::Snapshot;
 use stage::{Op, Outcome};
 use view::Rollout;
+use waker::Waker;
 use writer::Written;
 
 pub use checkpoint::Checkpointed;
@@ -108,13 +114,15 @@ impl RolloutStore {
 
     fn start(core: Core) -> Result<Self> {
         let core = Arc::new(core);
-        let thread = if core.read_only {
-            None
-        } else {
-            let started = Flusher::start(&core);
-            Some(started.map_err(|error| Error::io("start the index thread for", &core.dir, error))?)
-        };
-        let closer = Arc::new(Closer { core: Arc::clone(&core), flusher: Mutex::new(thread) });
+        let mut threads = Vec::new();
+        let closer = Arc::new(Closer { core: Arc::clone(&core), threads: Mutex::default() });
+        if !core.read_only {
+            threads.push(Waker::start(&core, "rollstore-index", |core| &core.flusher.waker, Flusher::round)?);
+            if core.compactor.in_background {
+                threads.push(Waker::start(&core, "rollstore-compact", |core| &core.compactor.waker, Compactor::round)?);
+            }
+        }
+        *closer.threads.lock() = threads;
         Ok(Self { core, closer })
     }
 
@@ -224,8 +232,7 @@ impl RolloutStore {
     /// # Errors
     /// As for [`WriteBatch::commit`].
     pub fn retire(&self, ids: &[RolloutId], reason: Reason) -> Result<u64> {
-        let written = self.commit(&[Op::Retire { ids: ids.to_vec(), reason }])?;
-        Ok(if let [Outcome::Retired(count)] = written.outcomes[..] { count } else { 0 })
+        self.retire_which(Retirement::Ids(ids.to_vec()), reason)
     }
 
     /// Sets the cursor alone; see [`WriteBatch::cursor`].

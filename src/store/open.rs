@@ -17,6 +17,7 @@ use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Recovered, Request, Survey};
 use crate::state::State;
 use crate::store::core::{Core, Published};
+use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
@@ -263,6 +264,7 @@ fn build(
     };
     Core {
         flusher: Flusher::new(identity, &dir, disk_index),
+        compactor: Compactor::new(options.background_compaction),
         disk: options.disk,
         dir,
         rules: Rules {
@@ -270,6 +272,7 @@ fn build(
             max_version_lag: stored.max_version_lag,
             step_skew: stored.step_skew,
             step_jump_max: stored.step_jump_max,
+            retire_after: options.retire_after,
         },
         read_mode,
         segment_bytes: options.segment_bytes,

@@ -42,7 +42,9 @@ pub struct Options {
     pub(crate) max_version_lag: Option<u64>,
     pub(crate) step_skew: Option<u64>,
     pub(crate) step_jump_max: Option<u64>,
+    pub(crate) retire_after: Option<u64>,
     pub(crate) segment_bytes: u64,
+    pub(crate) background_compaction: bool,
     pub(crate) run_identity: Option<Vec<u8>>,
     pub(crate) resume_step: Option<u64>,
     pub(crate) create: bool,
@@ -59,7 +61,9 @@ impl Options {
             max_version_lag: None,
             step_skew: None,
             step_jump_max: None,
+            retire_after: None,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            background_compaction: true,
             run_identity: None,
             resume_step: None,
             create: true,
@@ -97,10 +101,25 @@ impl Options {
         self
     }
 
+    /// A standing rule: with each advance of a version at a step, what was created more than `steps` before the clock is
+    /// retired as [`Reason::Evicted`](crate::Reason::Evicted), in the same commit. None unless given, each time the store
+    /// is opened.
+    pub fn retire_after(mut self, steps: u64) -> Self {
+        self.retire_after = Some(steps);
+        self
+    }
+
     /// Size at which a segment is sealed, in bytes; default
     /// [`limits::SEGMENT_BYTES_DEFAULT`](crate::limits::SEGMENT_BYTES_DEFAULT).
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// Whether a thread of the store gives space back while the trainer runs; default true. Without it,
+    /// [`RolloutStore::compact`] does so when it is called.
+    pub fn background_compaction(mut self, on: bool) -> Self {
+        self.background_compaction = on;
         self
     }
 

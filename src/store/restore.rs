@@ -179,9 +179,13 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
         Err(error) => return Err(Error::io("open segment", &path, error)),
     };
     let mut header = vec![0; SEGMENT_HEADER_BYTES];
-    let read = file.read_exact_at(&mut header, 0).and_then(|()| file.len());
+    let len = match file.read_exact_at(&mut header, 0).and_then(|()| file.len()) {
+        Ok(len) => Some(len),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+        Err(error) => return Err(Error::io("read the segment header", &path, error)),
+    };
     if old.is_some_and(|old| old.segments.iter().any(|listed| listed.id == record.id)) {
-        let same = read.is_ok_and(|len| {
+        let same = len.is_some_and(|len| {
             let header = SegmentHeader::decode(&header);
             header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
         });

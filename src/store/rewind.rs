@@ -1,9 +1,9 @@
 //! Rewind: a trainer that resumed at an older step and has no checkpoint of the store.
 
 use crate::error::{Error, Result};
-use crate::ids::RolloutId;
 use crate::reason::Reason;
 use crate::store::RolloutStore;
+use crate::store::retirement::Retirement;
 use crate::store::stage::Op;
 
 /// What a rewind does with rollouts created after the step.
@@ -44,21 +44,15 @@ impl RolloutStore {
         self.core.check_writable()?;
         let _alone = self.core.gate.update()?;
         let mut writer = self.core.lock_writer()?;
-        // Nothing waits for its publication then, and nothing new is written: the index shows every rollout.
-        self.core.group.wait_all(&self.core)?;
         let clock = writer.state.clock;
         if clock.is_none_or(|clock| step > clock) {
             let clock = clock.map_or_else(|| "at no step yet".to_owned(), |clock| format!("at step {clock}"));
             return Err(Error::invalid(format!("the store is {clock}, a rewind to step {step} does not go back")));
         }
-        let ids: Vec<RolloutId> = match created_later {
-            Rewind::Keep => Vec::new(),
-            Rewind::Drop => {
-                let published = self.core.published.read();
-                published.index.iter().filter(|entry| entry.created_step > step).map(|entry| entry.id).collect()
-            }
-        };
-        let ops = [Op::Retire { ids, reason: Reason::Rewound }, Op::Rewind { step }];
+        let mut ops = vec![Op::Rewind { step }];
+        if created_later == Rewind::Drop {
+            ops.insert(0, Op::Retire { which: Retirement::CreatedAfter(step), reason: Reason::Rewound });
+        }
         let written = writer.write(&self.core, &ops)?;
         drop(writer);
         self.core.group.wait(&self.core, written.last_lsn)?;

@@ -23,6 +23,8 @@ pub(crate) struct Rules {
     pub(crate) step_skew: u64,
     /// Steps by which a created or acted step may lie above the clock.
     pub(crate) step_jump_max: u64,
+    /// The standing rule: what was created more than so many steps before the clock ends.
+    pub(crate) retire_after: Option<u64>,
 }
 
 impl Rules {

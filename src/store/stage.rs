@@ -16,10 +16,12 @@ use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
+use crate::index::{Entry, MemoryIndex};
 use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
 use crate::store::prepare::Prepared;
+use crate::store::retirement::Retirement;
 use crate::store::usage::Pending;
 
 /// One operation of a batch.
@@ -28,7 +30,7 @@ pub(crate) enum Op<'a> {
     Insert(Prepared<'a>),
     Replace(Prepared<'a>),
     Retire {
-        ids: Vec<RolloutId>,
+        which: Retirement,
         reason: Reason,
     },
     Apply {
@@ -93,6 +95,9 @@ struct Live {
     insert_lsn: Lsn,
     old_lsn: Lsn,
     kl_lsn: Lsn,
+    created_step: u64,
+    ref_version: u64,
+    group: Option<u64>,
     used: bool,
 }
 
@@ -184,7 +189,7 @@ impl<'b, 's> Stage<'b, 's> {
         match op {
             Op::Insert(prepared) => self.insert(prepared),
             Op::Replace(prepared) => self.replace(prepared),
-            Op::Retire { ids, reason } => Ok(self.retire(ids, *reason)),
+            Op::Retire { which, reason } => self.retire(which, *reason),
             Op::Apply { instance, updates } => self.apply(*instance, updates),
             Op::Advance { clock, step, label } => self.advance(*clock, *step, *label),
             Op::Rewind { step } => {
@@ -212,10 +217,24 @@ impl<'b, 's> Stage<'b, 's> {
             return *live;
         }
         let published = self.core.published.read();
-        let entry = published.index.get(id)?;
+        let Entry { insert_lsn, old_lsn, created_step, ref_version, group, has, .. } = published.index.get(id)?;
         let kl_lsn = published.index.extra(id).and_then(|extra| extra.kl).map_or(Lsn::NONE, |kl| kl.lsn);
-        let (insert_lsn, old_lsn) = (entry.insert_lsn, entry.old_lsn);
-        Some(Live { insert_lsn, old_lsn, kl_lsn, used: entry.has.contains(Has::USED) })
+        let used = has.contains(Has::USED);
+        Some(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version, group, used })
+    }
+
+    /// The live rollouts that `wanted` takes, ascending. `published` finds those among what readers see by now.
+    fn live_where(
+        &self,
+        published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
+        wanted: impl Fn(&Live) -> bool,
+    ) -> Vec<RolloutId> {
+        let mut ids = published(&self.core.published.read().index);
+        ids.extend(self.overlay.changed.keys().chain(self.staged.changes.0.keys()));
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| self.live(*id).is_some_and(|live| wanted(&live)));
+        ids
     }
 
     fn insert(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
@@ -241,29 +260,78 @@ impl<'b, 's> Stage<'b, 's> {
 
     fn replace(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
         let id = prepared.entry.id;
-        if self.retire(&[id], Reason::Superseded) == Outcome::Retired(0) {
+        if self.retire_ids(&[id], Reason::Superseded) == 0 {
             return Err(Error::not_found(format!("rollout {id} is not live; insert it")).of(id));
         }
         self.insert(prepared)
     }
 
-    fn retire(&mut self, ids: &[RolloutId], reason: Reason) -> Outcome {
+    fn retire(&mut self, which: &Retirement, reason: Reason) -> Result<Outcome> {
+        let ids = match which {
+            Retirement::CreatedBefore(step) => {
+                self.core.rules.check_created(self.staged.state.clock, *step)?;
+                return Ok(Outcome::Retired(self.retire_line(*step, reason)));
+            }
+            Retirement::Ids(ids) => return Ok(Outcome::Retired(self.retire_ids(ids, reason))),
+            Retirement::CreatedAfter(step) => {
+                self.live_where(|index| index.created_after(*step), |live| live.created_step > *step)
+            }
+            Retirement::VersionBefore(version) => {
+                let is_older = |older: u64| older < *version;
+                self.live_where(|index| index.select(None, is_older), |live| is_older(live.ref_version))
+            }
+            Retirement::Groups(groups) => {
+                let of_groups = |index: &MemoryIndex| groups.iter().flat_map(|group| index.group(*group)).collect();
+                self.live_where(of_groups, |live| live.group.is_some_and(|group| groups.contains(&group)))
+            }
+        };
+        Ok(Outcome::Retired(self.retire_ids(&ids, reason)))
+    }
+
+    /// Ends what was created before a step, by one record.
+    fn retire_line(&mut self, created_before: u64, reason: Reason) -> u64 {
+        let ids = self.live_where(|index| index.created_before(created_before), |live| {
+            live.created_step < created_before
+        });
+        let lines = &self.staged.state.retire_lines;
+        let reaches_below_all = lines.iter().all(|line| line.created_before > created_before);
+        if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
+            return self.retire_ids(&ids, reason);
+        }
+        let (mut count, mut unused) = (0, 0);
+        for (_, used) in ids.into_iter().filter_map(|id| self.end(id)) {
+            count += 1;
+            unused += u64::from(!used);
+        }
+        if count > 0 {
+            self.control(Event::RetireLine { created_before, reason: reason.code(), count, unused });
+        }
+        count
+    }
+
+    fn retire_ids(&mut self, ids: &[RolloutId], reason: Reason) -> u64 {
         let mut seen = HashSet::with_capacity(ids.len());
         let mut victims = Vec::with_capacity(ids.len());
         let mut unused = 0;
         for id in ids.iter().filter(|id| seen.insert(**id)) {
-            if let Some(live) = self.live(*id) {
-                let victim = Incarnation { id: *id, insert_lsn: live.insert_lsn };
-                unused += u64::from(!live.used && !self.core.usage.is_used(victim));
+            if let Some((victim, used)) = self.end(*id) {
+                unused += u64::from(!used);
                 victims.push(victim);
-                self.staged.changes.0.insert(*id, (self.next_lsn, None));
             }
         }
         let count = victims.len() as u64;
         if count > 0 {
             self.control(Event::Retire { victims, reason: reason.code(), unused });
         }
-        Outcome::Retired(count)
+        count
+    }
+
+    /// Ends a live rollout. Tells whether anyone had asked for it.
+    fn end(&mut self, id: RolloutId) -> Option<(Incarnation, bool)> {
+        let live = self.live(id)?;
+        let victim = Incarnation { id, insert_lsn: live.insert_lsn };
+        self.staged.changes.0.insert(id, (self.next_lsn, None));
+        Some((victim, live.used || self.core.usage.is_used(victim)))
     }
 
     fn apply(&mut self, instance: u64, updates: &'b [Update]) -> Result<Outcome> {
@@ -304,8 +372,17 @@ impl<'b, 's> Stage<'b, 's> {
             Next::Current(version) => Ok(Outcome::Version(version)),
             Next::Version(version) => {
                 self.control(Event::Advance { clock, version, label, step });
+                self.retire_by_rule();
                 Ok(Outcome::Version(version))
             }
+        }
+    }
+
+    /// The standing rule: the clock may have moved.
+    fn retire_by_rule(&mut self) {
+        let bound = self.staged.state.clock.zip(self.core.rules.retire_after).map(|(clock, after)| clock.checked_sub(after));
+        if let Some(bound) = bound.flatten() {
+            self.retire_line(bound, Reason::Evicted);
         }
     }
 
@@ -339,13 +416,23 @@ impl<'b, 's> Stage<'b, 's> {
 
     fn rollout(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry) {
         let lsn = entry.lsn;
-        let new = Live { insert_lsn: lsn, old_lsn: Lsn::NONE, kl_lsn: Lsn::NONE, used: false };
+        let new = Live {
+            insert_lsn: lsn,
+            old_lsn: Lsn::NONE,
+            kl_lsn: Lsn::NONE,
+            created_step: entry.created_step,
+            ref_version: entry.ref_version,
+            group: entry.group,
+            used: false,
+        };
         let before = self.live(entry.id).unwrap_or(new);
+        let has_old = entry.has.contains(Has::OLD);
         let live = Live {
             insert_lsn: entry.insert_lsn,
-            old_lsn: if entry.has.contains(Has::OLD) { lsn } else { before.old_lsn },
+            old_lsn: if has_old { lsn } else { before.old_lsn },
             kl_lsn: if entry.has.contains(Has::KL_REF) { lsn } else { before.kl_lsn },
-            used: before.used,
+            ref_version: if has_old { entry.ref_version } else { before.ref_version },
+            ..before
         };
         self.staged.changes.0.insert(entry.id, (lsn, Some(live)));
         self.staged.frames.push(prepared.frame(&entry));

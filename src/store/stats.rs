@@ -35,6 +35,13 @@ pub struct Stats {
     pub max_version_lag: u64,
     /// Bytes of the segments' published parts.
     pub log_bytes: u64,
+    /// Bytes of the frames that live rollouts consist of, within half of a percent: the rest of `log_bytes` can be given back
+    /// by a compaction.
+    pub live_bytes: u64,
+    /// Bytes of segments that were dropped and that views still look into.
+    pub pinned_bytes: u64,
+    /// Bytes that compaction wrote since the store was opened.
+    pub compacted_bytes: u64,
     /// Number of segments.
     pub segments: u64,
     /// LSN of the last frame that readers see.
@@ -113,6 +120,9 @@ impl RolloutStore {
             window: rules.window,
             max_version_lag: rules.max_version_lag,
             log_bytes: published.segments.values().map(|segment| segment.published_bytes()).sum(),
+            live_bytes: published.index.live_bytes_total(),
+            pinned_bytes: self.core.compactor.pinned_bytes(),
+            compacted_bytes: self.core.compactor.copied_bytes(),
             segments: published.segments.len() as u64,
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,

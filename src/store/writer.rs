@@ -100,26 +100,22 @@ impl Writer {
         }
         core.group.wait_all(core)?;
         // The new segment first: where there is no space for it, nothing changed yet.
-        let header = self.next_header();
+        let header = self.next_header(core, SegmentKind::Log)?;
         let capacity = core.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + batch_bytes);
-        // Whatever becomes of the file, its number is used.
-        self.manifest.next_segment_id = header.segment.0.checked_add(1).ok_or_else(|| {
-            Error::invalid(format!("{} has no segment numbers left; begin a new store", core.dir.display()))
-        })?;
         let active = Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode)?;
         let sealed = self.seal(core)?;
         let record = SegmentRecord {
             id: header.segment,
-            kind: SegmentKind::Log,
+            kind: header.kind,
             state: SegmentState::Active,
             salt: header.salt,
             base_lsn: header.base_lsn,
             min_insert_lsn: Lsn::NONE,
         };
-        self.manifest.segments.push(record);
+        self.manifest.list(record);
         if let Err(error) = self.write_manifest(core) {
             // Nothing was sealed: the segment before goes on, and the new file is an orphan.
-            self.manifest.segments.pop();
+            self.manifest.segments.retain(|listed| listed.id != record.id);
             return Err(if sealed { core.group.poison(&error) } else { error });
         }
         {
@@ -129,14 +125,20 @@ impl Writer {
         }
         core.group.set_file(Some(Arc::clone(&active.file)));
         self.active = Some(active);
-        core.flusher.wake();
+        core.flusher.waker.wake();
+        core.compactor.waker.wake();
         Ok(())
     }
 
-    fn next_header(&self) -> SegmentHeader {
-        SegmentHeader {
-            segment: SegmentId(self.manifest.next_segment_id),
-            kind: SegmentKind::Log,
+    /// The header of a new segment. Whatever becomes of the file, its number is used.
+    pub(crate) fn next_header(&mut self, core: &Core, kind: SegmentKind) -> Result<SegmentHeader> {
+        let segment = SegmentId(self.manifest.next_segment_id);
+        self.manifest.next_segment_id = segment.0.checked_add(1).ok_or_else(|| {
+            Error::invalid(format!("{} has no segment numbers left; begin a new store", core.dir.display()))
+        })?;
+        Ok(SegmentHeader {
+            segment,
+            kind,
             store_uuid: self.manifest.store_uuid,
             epoch: self.manifest.epoch,
             salt: super::random::u64(),
@@ -144,7 +146,7 @@ impl Writer {
             ref_version: self.state.ref_clock.current,
             step: self.state.clock,
             compatible_features: 0,
-        }
+        })
     }
 
     /// Seals the active segment, if there is one, in memory and on disk; the manifest is still to be written. Nothing may
@@ -186,6 +188,22 @@ impl Writer {
         self.seal_all(core)
     }
 
+    /// The segments that are sealed or cut.
+    pub(crate) fn finished(&self) -> Vec<SegmentRecord> {
+        let finished = |record: &&SegmentRecord| record.state != SegmentState::Active;
+        self.manifest.segments.iter().filter(finished).copied().collect()
+    }
+
+    /// Changes which finished segments make up the store, by the next generation.
+    pub(crate) fn relist(&mut self, core: &Core, added: Option<SegmentRecord>, removed: &[SegmentId]) -> Result<()> {
+        core.check_lock()?;
+        core.group.wait_all(core)?;
+        let mut manifest = self.manifest.clone();
+        manifest.segments.retain(|record| !removed.contains(&record.id));
+        added.into_iter().for_each(|record| manifest.list(record));
+        self.replace_manifest(core, manifest)
+    }
+
     /// Writes the next generation, with the state as it is. Nothing may be pending.
     fn write_manifest(&mut self, core: &Core) -> Result<()> {
         self.put_manifest(core, self.manifest.clone())
@@ -218,7 +236,12 @@ impl Writer {
         raised.lsn_ceiling = raised.lsn_ceiling.max(lsn + limits::LSNS_RESERVED);
         raised.ref_version_ceiling = raised.ref_version_ceiling.max(ref_version + limits::VERSIONS_RESERVED);
         raised.kl_version_ceiling = raised.kl_version_ceiling.max(kl_version + limits::VERSIONS_RESERVED);
-        self.put_manifest(core, raised).map_err(|error| match error.kind() {
+        self.replace_manifest(core, raised)
+    }
+
+    /// Makes `manifest` the next generation, where a full disk is no reason to stop.
+    fn replace_manifest(&mut self, core: &Core, manifest: Manifest) -> Result<()> {
+        self.put_manifest(core, manifest).map_err(|error| match error.kind() {
             ErrorKind::Full => error,
             _ => core.group.poison(&error).caused_by(error),
         })

@@ -13,7 +13,7 @@ use crate::ids::{Lsn, RolloutId, SegmentId};
 /// Greatest size of the payload: an archive's pointers reach 2 GiB, and its root takes the rest.
 const PAYLOAD_BYTES_MAX: usize = (1 << 31) - 4096;
 
-/// One rollout frame: 72 bytes.
+/// One rollout frame: 80 bytes.
 #[derive(Archive, Serialize)]
 struct FooterEntryRow {
     id: u64,
@@ -23,12 +23,17 @@ struct FooterEntryRow {
     ref_version: u64,
     created_step: u64,
     kl_version: u64,
+    /// 0 where bit 15 of `has` is not set.
+    group: u64,
     offset_units: u32,
+    frame_units: u32,
     token_count: u32,
     kind: u16,
     has: u16,
-    reserved: u32,
 }
+
+/// The bit of a row's `has` that says that there is a group.
+const HAS_GROUP: u16 = 1 << 15;
 
 /// One retired incarnation: 24 bytes.
 #[derive(Archive, Serialize)]
@@ -45,7 +50,7 @@ struct UsedRow {
     lsn: u64,
 }
 
-const _: () = assert!(size_of::<ArchivedFooterEntryRow>() == 72, "the layout has no gaps");
+const _: () = assert!(size_of::<ArchivedFooterEntryRow>() == 80, "the layout has no gaps");
 const _: () = assert!(size_of::<ArchivedRetiredRow>() == 24, "the layout has no gaps");
 const _: () = assert!(size_of::<ArchivedUsedRow>() == 16, "the layout has no gaps");
 
@@ -132,15 +137,16 @@ fn entry_row(entry: &FrameEntry) -> FooterEntryRow {
         ref_version: entry.ref_version,
         created_step: entry.created_step,
         kl_version: entry.kl_version,
+        group: entry.group.unwrap_or(0),
         offset_units: entry.offset_units,
+        frame_units: entry.frame_units,
         token_count: entry.token_count,
         kind: match entry.kind {
             EntryKind::Insert => 1,
             EntryKind::OldLogps => 2,
             EntryKind::KlRefLogps => 3,
         },
-        has: entry.has.0,
-        reserved: 0,
+        has: entry.has.0 | if entry.group.is_some() { HAS_GROUP } else { 0 },
     }
 }
 
@@ -151,8 +157,9 @@ fn entry_of_row(row: &ArchivedFooterEntryRow) -> Result<FrameEntry, Fault> {
         3 => EntryKind::KlRefLogps,
         other => return Err(Fault::too_new("footer entry kind", other)),
     };
-    let has = Has(row.has.to_native());
-    if !Has::KNOWN.contains(has) || row.reserved != 0 {
+    let bits = row.has.to_native();
+    let has = Has(bits & !HAS_GROUP);
+    if !Has::KNOWN.contains(has) {
         return Err(Fault::too_new("footer entry bits", format_args!("{:#06x}", has.0)));
     }
     Ok(FrameEntry {
@@ -161,11 +168,13 @@ fn entry_of_row(row: &ArchivedFooterEntryRow) -> Result<FrameEntry, Fault> {
         lsn: lsn(row.lsn),
         insert_lsn: lsn(row.insert_lsn),
         offset_units: row.offset_units.to_native(),
+        frame_units: row.frame_units.to_native(),
         born_step: row.born_step.to_native(),
         ref_version: row.ref_version.to_native(),
         created_step: row.created_step.to_native(),
         kl_version: row.kl_version.to_native(),
         token_count: row.token_count.to_native(),
+        group: (bits & HAS_GROUP != 0).then_some(row.group.to_native()),
         has,
     })
 }
@@ -192,7 +201,7 @@ mod tests {
 
     #[test]
     fn more_rows_than_an_archive_takes_are_counted_before_they_are_copied() {
-        let entries_max = PAYLOAD_BYTES_MAX / 72;
+        let entries_max = PAYLOAD_BYTES_MAX / 80;
         assert!(bytes_of_rows(entries_max, 0, 0).unwrap() <= PAYLOAD_BYTES_MAX);
         assert!(bytes_of_rows(entries_max, 2, 2).unwrap() > PAYLOAD_BYTES_MAX);
         assert_eq!(bytes_of_rows(usize::MAX, 0, 0), None);

@@ -19,11 +19,13 @@ fn entry(id: u64, lsn: u64) -> FrameEntry {
         lsn: Lsn::new(lsn),
         insert_lsn: Lsn::new(lsn),
         offset_units: 64,
+        frame_units: 4,
         born_step: 5,
         ref_version: 3,
         created_step: 4,
         kl_version: 1,
         token_count: 2048,
+        group: Some(u64::MAX),
         has: Has::OLD.with(Has::USED),
     }
 }
@@ -66,7 +68,7 @@ fn the_trailer_bytes_are_those_of_the_format() {
 fn a_footer_ends_at_a_multiple_of_64_and_comes_back() {
     let encoded = footer().encode(SALT, OFFSET);
     assert!(encoded.bytes.len().is_multiple_of(64));
-    assert_eq!(encoded.trailer.len, 3 * 72 + 24 + 16 + 104, "rows and root, nothing between");
+    assert_eq!(encoded.trailer.len, 3 * 80 + 24 + 16 + 104, "rows and root, nothing between");
     assert_eq!(read(&encoded.bytes), Ok(footer()));
 }
 
@@ -140,12 +142,14 @@ proptest! {
             FrameEntry {
                 kind: kinds[usize::from(bits) % 3],
                 insert_lsn: Lsn::new(insert_lsn),
-                offset_units: offset % (1 << 14),
+                offset_units: offset % (1 << 13),
+                frame_units: offset >> 20,
                 born_step,
                 ref_version,
                 created_step,
                 kl_version,
                 token_count,
+                group: (bits & 64 != 0).then_some(created_step),
                 has: Has(u16::from(bits) & Has::KNOWN.0),
                 ..entry(id, lsn)
             }

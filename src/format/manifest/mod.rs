@@ -239,6 +239,14 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// Adds a segment, in its place: one that is copied to is listed later than it got its number.
+    pub(crate) fn list(&mut self, record: SegmentRecord) {
+        let place = self.segments.partition_point(|listed| listed.id < record.id);
+        self.segments.insert(place, record);
+    }
+}
+
 impl RawHeader {
     /// What is checked before the checksum, so that a torn file is called short and not rotten.
     fn check(&self, payload_len: usize) -> Result<(), Fault> {

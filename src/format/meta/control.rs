@@ -20,6 +20,8 @@ pub(crate) struct ControlMeta {
     pub(crate) label: u64,
     /// Of the incarnations that this frame retires, those that nobody had asked for.
     pub(crate) unused_count: u64,
+    /// How many incarnations a retire line ended.
+    pub(crate) retired_count: u64,
     /// No id at or above this one was handed out yet.
     pub(crate) id_ceiling: u64,
     /// Bits of this type, such as [`ControlMeta::STEP`], for the fields that may be absent.
@@ -37,7 +39,7 @@ pub(crate) struct ControlMeta {
     pub(crate) counters: Vec<u64>,
 }
 
-const _: () = assert!(size_of::<ArchivedControlMeta>() == 72, "the root grows with the schema number alone");
+const _: () = assert!(size_of::<ArchivedControlMeta>() == 80, "the root grows with the schema number alone");
 
 impl ControlMeta {
     pub(crate) const STEP: u32 = 1;

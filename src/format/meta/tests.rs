@@ -192,7 +192,7 @@ fn the_archives_are_those_of_the_format() {
                   00000000b4ffffff00000000acffffff0000000000000000";
     assert_eq!(hex(&encode_rollout(&plain(1))), golden);
     let golden = "0500000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
-                  00000000647565ffffffffffc8ffffff00000000c0ffffff00000000";
+                  000000000000000000000000647565ffffffffffc0ffffff00000000b8ffffff00000000";
     let due = ControlMeta { name: "due".into(), step: 5, ..ControlMeta::default() };
     assert_eq!(hex(&encode_control(&due)), golden);
 }

@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::index::Replay;
+use crate::index::frame_size::rounded;
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
@@ -71,6 +72,11 @@ fn place(lsn: Lsn) -> Location {
     Location { segment: SegmentId(lsn / 16), offset_units: lsn }
 }
 
+/// Each frame has a length of its own, some of them beyond what is kept exactly.
+fn units(lsn: Lsn) -> u32 {
+    u32::try_from(lsn.get() * 37 % 5000).unwrap() + 4
+}
+
 impl Live {
     fn of_kind(&self, kind: EntryKind) -> impl Iterator<Item = &FrameEntry> {
         self.updates.iter().filter(move |frame| frame.kind == kind)
@@ -97,10 +103,22 @@ impl Live {
             born_step: with_old.unwrap_or(insert).born_step,
             ref_version: with_old.unwrap_or(insert).ref_version,
             token_count: insert.token_count,
+            insert_units: rounded(insert.frame_units),
+            old_units: rounded(with_old.unwrap_or(insert).frame_units),
+            group: insert.group,
             has,
         };
-        let kl = with_kl.map(|frame| KlEntry { at: place(frame.lsn), lsn: frame.lsn, version: frame.kl_version });
-        let first_old = first_old.map(|frame| FirstOld { at: place(frame.lsn), lsn: frame.lsn });
+        let kl = with_kl.map(|frame| KlEntry {
+            at: place(frame.lsn),
+            lsn: frame.lsn,
+            units: frame.frame_units,
+            version: frame.kl_version,
+        });
+        let first_old = first_old.map(|frame| FirstOld {
+            at: place(frame.lsn),
+            lsn: frame.lsn,
+            units: frame.frame_units,
+        });
         Row { entry, extra: Extra { kl, first_old } }
     }
 }
@@ -126,6 +144,8 @@ fn blank(kind: EntryKind, id: u64, lsn: Lsn, insert_lsn: Lsn) -> FrameEntry {
         created_step: 0,
         kl_version: 0,
         token_count: 0,
+        frame_units: units(lsn),
+        group: None,
         has: Has::default(),
     }
 }
@@ -157,6 +177,7 @@ impl Model {
                     ref_version: version,
                     kl_version: version,
                     token_count,
+                    group: (id % 3 > 0).then_some(id % 3),
                     has: Has(has),
                     ..blank
                 }
@@ -246,9 +267,46 @@ fn check_scans(index: &MemoryIndex, rows: &[Row]) {
         }
     }
     for bound in [0, 2, 5, u64::MAX] {
+        let created: Vec<RolloutId> = {
+            let mut created: Vec<_> = rows.iter().map(|row| row.entry).filter(|e| e.created_step < bound).collect();
+            created.sort_unstable_by_key(|entry| entry.id);
+            created.iter().map(|entry| entry.id).collect()
+        };
+        let mut found = index.created_before(bound);
+        found.sort_unstable();
+        assert_eq!((index.count_created_before(bound), found), (created.len(), created));
         let expected = ordered(rows, |entry| entry.born_step > bound);
         assert_eq!(index.count_born_above(bound), expected.len());
         assert_eq!(index.born_above(bound), expected);
+    }
+}
+
+fn check_groups(index: &MemoryIndex, rows: &[Row]) {
+    for group in 0..4 {
+        let members: Vec<_> = rows.iter().filter(|row| row.entry.group == Some(group)).map(|row| row.entry.id).collect();
+        assert_eq!((index.group_len(group), index.group(group)), (members.len(), members));
+    }
+}
+
+/// What is alive, counted from the rows: each frame once, wherever a row points to it twice.
+fn check_live(index: &MemoryIndex, rows: &[Row]) {
+    let mut live: BTreeMap<SegmentId, u64> = BTreeMap::new();
+    for Row { entry, extra } in rows {
+        let mut frames = BTreeMap::from([(place(entry.insert_lsn), entry.insert_units)]);
+        frames.entry(entry.old).or_insert(entry.old_units);
+        extra.kl.iter().for_each(|kl| {
+            frames.entry(kl.at).or_insert(kl.units);
+        });
+        extra.first_old.iter().for_each(|first| {
+            frames.entry(first.at).or_insert(first.units);
+        });
+        for (at, units) in frames {
+            *live.entry(at.segment).or_default() += u64::from(units) * Location::UNIT_BYTES;
+        }
+    }
+    assert_eq!(index.live_bytes_total(), live.values().sum::<u64>());
+    for (segment, bytes) in live {
+        assert_eq!(index.live_bytes(segment), bytes);
     }
 }
 
@@ -269,6 +327,8 @@ proptest! {
             prop_assert_eq!(index.get(row.entry.id), Some(row.entry));
         }
         check_scans(&index, &expected);
+        check_groups(&index, &expected);
+        check_live(&index, &expected);
         flush(&mut index, &mut told);
         prop_assert_eq!(told.into_values().collect::<Vec<_>>(), expected);
         prop_assert_eq!(index.changes_len(), 0);

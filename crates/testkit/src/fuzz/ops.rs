@@ -10,7 +10,7 @@ use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
 use rollstore::{Error, ErrorKind, Reason, Rewind, RolloutStore, inspect};
 
 use crate::fuzz::Input;
-use crate::model::{Model, Op, Part, Row};
+use crate::model::{Model, Op, Part, Row, Rule};
 use crate::state::StoreState;
 use crate::store::{self, DIR};
 
@@ -84,7 +84,16 @@ impl Run {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(16) {
+        if std::env::var("DBG").is_ok() {
+            let names: Vec<_> = self.disk.list(DIR.as_ref()).unwrap_or_default();
+            let cp: Vec<_> = self.disk.list(CHECKPOINT.as_ref()).unwrap_or_default();
+            eprintln!("  store {names:?} cp {cp:?}");
+        }
+        match input.below(18) {
+            16 | 17 => {
+                let bytes = input.one_of(&[u64::MAX, u64::MAX, 40 << 10, 1]);
+                self.operate(Op::Compact(bytes));
+            }
             0..=5 => {
                 let parts = (0..=input.below(5)).map(|_| self.part(input)).collect();
                 self.operate(Op::Batch(parts));
@@ -145,7 +154,7 @@ impl Run {
     }
 
     fn part(&self, input: &mut Input<'_>) -> Part {
-        match input.below(12) {
+        match input.below(14) {
             0..=4 => Part::Insert(self.row(input.below(IDS), input)),
             5 => Part::Replace(self.row(self.live_or_not(input), input)),
             6 => {
@@ -158,6 +167,14 @@ impl Run {
                 Part::Advance { step: self.near_clock(input), label }
             }
             9 => Part::AdvanceKl,
+            12 | 13 => {
+                let rule = match input.below(3) {
+                    0 => Rule::CreatedBefore(self.near_clock(input).saturating_sub(input.below(4))),
+                    1 => Rule::VersionBefore(self.model.versions().0.saturating_sub(input.below(2))),
+                    _ => Rule::Groups(vec![input.below(IDS / 4), input.below(IDS / 4)]),
+                };
+                Part::RetireWhere { rule, reason: input.one_of(&Reason::ALL) }
+            }
             10 => Part::Cursor(vec![input.byte(); usize::from(input.byte())]),
             _ => Part::ApplyDue { step: self.near_clock(input), rollouts: input.below(6) },
         }
@@ -208,6 +225,7 @@ impl Run {
     fn operate(&mut self, op: Op) {
         let struck = self.arm();
         let done = op.run(self.store());
+        if std::env::var("DBG").is_ok() { eprintln!("{op:?} struck {struck} -> {done:?}"); }
         self.disk.heal();
         let found = (self.store().ref_version(), self.store().kl_ref_version());
         let expected = self.model.after(&op, found);
@@ -264,6 +282,7 @@ impl Run {
     fn checkpoint(&mut self) {
         let struck = self.arm();
         let made = self.store().checkpoint(CHECKPOINT);
+        if std::env::var("DBG").is_ok() { eprintln!("checkpoint struck {struck} -> {made:?}"); }
         self.settle_fault(made.as_ref().err(), struck);
         if made.is_ok() {
             self.checkpoints.clear();
@@ -302,6 +321,7 @@ impl Run {
         self.settle_fault(closed.err().as_ref(), false);
         let struck = self.arm();
         let restored = store::options(Arc::new(self.disk.clone())).restore(CHECKPOINT, DIR);
+        if std::env::var("DBG").is_ok() { eprintln!("restore struck {struck} -> {restored:?}"); }
         self.settle_fault(restored.as_ref().err(), struck);
         if restored.is_ok() {
             self.model = saved;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use rollstore::{DType, ErrorKind, Lsn, Reason, Rewind, RolloutId, Staleness};
 
-pub use op::{Op, Part, Row};
+pub use op::{Op, Part, Row, Rule};
 
 use crate::state::{ColumnState, RolloutState, StoreState};
 use crate::store;
@@ -183,6 +183,7 @@ impl Model {
                 self.store_results(&plan);
                 Ok(())
             }
+            Op::Compact(_) => Ok(()),
             Op::Rewind { step, later } => self.rewind(*step, *later),
         }
     }
@@ -198,6 +199,7 @@ impl Model {
                 self.retire(ids, *reason);
                 Ok(())
             }
+            Part::RetireWhere { rule, reason } => self.retire_where(rule, *reason),
             Part::Advance { step, label } => {
                 self.check_acted(*step)?;
                 if self.ref_clock.advance(*label)? {
@@ -250,6 +252,22 @@ impl Model {
             *self.retired.entry(reason.name()).or_default() += ended;
         }
         ended
+    }
+
+    fn retire_where(&mut self, rule: &Rule, reason: Reason) -> Result<(), Refused> {
+        let ends = |live: &Live| match rule {
+            Rule::CreatedBefore(step) => live.row.created_step < *step,
+            Rule::VersionBefore(version) => live.ref_version < *version,
+            Rule::Groups(groups) => groups.contains(&(live.row.id / 4)),
+        };
+        if let Rule::CreatedBefore(step) = rule
+            && self.clock.is_some_and(|clock| *step > clock + STEP_JUMP_MAX)
+        {
+            return Err(ErrorKind::Invalid);
+        }
+        let ids: Vec<u64> = self.rollouts.iter().filter(|(_, live)| ends(live)).map(|(id, _)| *id).collect();
+        self.retire(&ids, reason);
+        Ok(())
     }
 
     fn rewind(&mut self, step: u64, later: Rewind) -> Result<(), Refused> {

@@ -1,6 +1,6 @@
 //! Operations that a model and a store both understand.
 
-use rollstore::{Budget, NewRollout, Reason, Rewind, RolloutStore};
+use rollstore::{Budget, CompactBudget, NewRollout, Reason, Rewind, RolloutStore};
 
 use crate::store::{self, forward, ids};
 
@@ -23,6 +23,8 @@ pub enum Op {
         /// The step asked about.
         step: u64,
     },
+    /// Gives back what may be given back, up to a budget in bytes; nothing changes.
+    Compact(u64),
     /// Back to an older step.
     Rewind {
         /// The step.
@@ -46,6 +48,13 @@ pub enum Part {
         /// Why.
         reason: Reason,
     },
+    /// Ends of lives by a rule, as of this place in the batch.
+    RetireWhere {
+        /// Which.
+        rule: Rule,
+        /// Why.
+        reason: Reason,
+    },
     /// A new version of `π_old`.
     Advance {
         /// The step.
@@ -64,6 +73,17 @@ pub enum Part {
         /// Its budget.
         rollouts: u64,
     },
+}
+
+/// Which rollouts a retirement ends.
+#[derive(Debug, Clone)]
+pub enum Rule {
+    /// Those created before a step.
+    CreatedBefore(u64),
+    /// Those with old logps of a version before this one.
+    VersionBefore(u64),
+    /// Those of groups.
+    Groups(Vec<u64>),
 }
 
 /// A rollout to insert. Its columns follow from its id.
@@ -115,6 +135,7 @@ impl Op {
                 let served = store.get_or_compute(&ids(wanted.iter().copied()), *step, forward)?;
                 served.iter().try_for_each(|served| served.old_logps().map(drop))
             }
+            Self::Compact(bytes) => store.compact(CompactBudget::bytes(*bytes)).map(drop),
             Self::Rewind { step, later } => store.rewind(*step, *later).map(drop),
         }
     }
@@ -126,6 +147,11 @@ impl Part {
             Self::Insert(row) => store.insert(row.rollout()).map(drop),
             Self::Replace(row) => store.replace(row.rollout()).map(drop),
             Self::Retire { ids: ended, reason } => store.retire(&ids(ended.iter().copied()), *reason).map(drop),
+            Self::RetireWhere { rule, reason } => match rule {
+                Rule::CreatedBefore(step) => store.retire_created_before(*step, *reason).map(drop),
+                Rule::VersionBefore(version) => store.retire_version_before(*version, *reason).map(drop),
+                Rule::Groups(groups) => store.retire_groups(groups, *reason).map(drop),
+            },
             Self::Advance { step, label } => store.advance_ref_version(*step, *label).map(drop),
             Self::AdvanceKl => store.advance_kl_ref_version(None).map(drop),
             Self::Cursor(cursor) => store.set_cursor(cursor).map(drop),
@@ -145,6 +171,11 @@ fn batch(store: &RolloutStore, parts: &[Part]) -> rollstore::Result<()> {
             Part::Insert(row) => batch.insert(row.rollout())?,
             Part::Replace(row) => batch.replace(row.rollout())?,
             Part::Retire { ids: ended, reason } => batch.retire(&ids(ended.iter().copied()), *reason),
+            Part::RetireWhere { rule, reason } => match rule {
+                Rule::CreatedBefore(step) => batch.retire_created_before(*step, *reason),
+                Rule::VersionBefore(version) => batch.retire_version_before(*version, *reason),
+                Rule::Groups(groups) => batch.retire_groups(groups, *reason),
+            },
             Part::Advance { step, label } => batch.advance_ref_version(*step, *label),
             Part::AdvanceKl => batch.advance_kl_ref_version(None),
             Part::Cursor(cursor) => batch.cursor(cursor),

@@ -1,0 +1,157 @@
+//! The copy: frames that are alive, and retirements that are still needed, in a segment of their own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::choose::Haste;
+use super::job::{Input, Move, going, staying};
+use super::retired;
+use crate::error::Result;
+use crate::format::entry::{FrameEntry, Has};
+use crate::format::frame::FrameHeader;
+use crate::format::kind::FrameFlags;
+use crate::format::manifest::{SegmentRecord, SegmentState};
+use crate::format::segment::{SegmentHeader, SegmentKind};
+use crate::ids::{Location, Lsn};
+use crate::log::active::Active;
+use crate::log::check::{Refused, ScannedFrame};
+use crate::log::event::Event;
+use crate::log::segment::{ReadMode, Segment};
+use crate::store::core::Core;
+
+/// Bytes copied between two syncs: a sync of the log never waits for more than these.
+const SYNC_BYTES: u64 = 8 << 20;
+
+/// A sealed copy that no manifest lists yet.
+pub(super) struct Output {
+    pub(super) record: SegmentRecord,
+    pub(super) segment: Arc<Segment>,
+    /// Where the frames of rollouts lie now.
+    pub(super) moved: Vec<FrameEntry>,
+    pub(super) bytes: u64,
+}
+
+/// A copy under way.
+struct Copy<'a> {
+    core: &'a Core,
+    haste: Haste,
+    active: Active,
+    moved: Vec<FrameEntry>,
+    durable: Lsn,
+    unsynced: u64,
+    began: Instant,
+}
+
+/// Writes and seals the copy. Inputs with something that cannot be copied are marked as staying. `None` where the store is
+/// closing: the file is removed then.
+pub(super) fn write(
+    core: &Core,
+    haste: Haste,
+    finished: &[SegmentRecord],
+    inputs: &mut [Input],
+    moves: &[Move],
+) -> Result<Option<Output>> {
+    let header = core.lock_writer()?.next_header(core, SegmentKind::Compacted)?;
+    // It holds frames of any number.
+    let header = SegmentHeader { base_lsn: Lsn::NONE, ..header };
+    let read_mode = ReadMode { mapped: false, ..core.read_mode };
+    let active = Active::create(&*core.disk, &core.dir, &header, 0, read_mode)?;
+    let path = active.segment.path.clone();
+    let durable = core.group.durable();
+    let copy = Copy { core, haste, active, moved: Vec::new(), durable, unsynced: 0, began: Instant::now() };
+    let written = copy.fill(finished, inputs, moves).and_then(|copy| copy.map(|copy| copy.seal(&header)).transpose());
+    if !matches!(written, Ok(Some(_))) {
+        // No manifest lists it. Where this fails too, the next open removes it.
+        let _ = core.disk.remove_file(&path);
+    }
+    written
+}
+
+impl Copy<'_> {
+    fn fill(mut self, finished: &[SegmentRecord], inputs: &mut [Input], moves: &[Move]) -> Result<Option<Self>> {
+        for one in moves {
+            if self.core.compactor.waker.is_stopped() {
+                return Ok(None);
+            }
+            let Some(input) = inputs.get_mut(one.input).filter(|input| !input.is_damaged) else { continue };
+            let offset = u64::from(one.entry.offset_units) * Location::UNIT_BYTES;
+            let fault = match input.source().frame_at(offset, &mut 0) {
+                Ok(frame) if (frame.header.rollout, frame.header.lsn) == (one.entry.id, one.entry.lsn) => {
+                    self.adopt(input, frame, one.used)?;
+                    continue;
+                }
+                Ok(frame) => format!("frame {} of rollout {}", frame.header.lsn, frame.header.rollout),
+                Err(Refused::Disk(error)) => return Err(error),
+                Err(Refused::Frame(fault)) => fault.to_string(),
+            };
+            let (path, rollout) = (input.path.display(), one.entry.id);
+            tracing::error!(%path, offset, %rollout, fault, "a damaged frame is not copied, its segment stays; run verify");
+            (input.stays, input.is_damaged) = (true, true);
+        }
+        // Last: a segment that stays after all may hold rollouts whose retirement would have gone.
+        loop {
+            let needed = retired::still_needed(self.core, &staying(finished, inputs), &going(inputs))?;
+            let mut frames = Vec::new();
+            let mut all_found = true;
+            for (place, input) in inputs.iter_mut().enumerate().filter(|(_, input)| !input.stays) {
+                match retired::frames_of(input, &needed)? {
+                    Some(found) => frames.extend(found.into_iter().map(|frame| (place, frame))),
+                    None => (input.stays, all_found) = (true, false),
+                }
+            }
+            if all_found {
+                for (place, frame) in frames {
+                    if let Some(input) = inputs.get(place) {
+                        self.adopt(input, frame, false)?;
+                    }
+                }
+                return Ok(Some(self));
+            }
+        }
+    }
+
+    /// Copies one checked frame, as a batch of its own.
+    fn adopt(&mut self, input: &Input, mut frame: ScannedFrame, used: bool) -> Result<()> {
+        let mut flags = FrameFlags::MOVED.with(FrameFlags::BATCH_BEGIN).with(FrameFlags::BATCH_END);
+        if let Event::Rollout(entry) = &mut frame.event
+            && used
+        {
+            flags = flags.with(FrameFlags::USED);
+            entry.has = entry.has.with(Has::USED);
+        }
+        let header = FrameHeader { flags, frames_in_batch: 1, ..frame.header };
+        let source = input.source();
+        self.active.adopt(header, &mut frame.event, self.durable, |buffer, at| {
+            source.read(buffer, frame.offset.saturating_add(at), &mut 0)
+        })?;
+        if let Event::Rollout(entry) = frame.event {
+            self.moved.push(entry);
+        }
+        self.unsynced += header.frame_len();
+        if self.unsynced >= SYNC_BYTES {
+            self.active.sync()?;
+            self.unsynced = 0;
+            if self.haste == Haste::Background {
+                // Half of the time is the trainer's: its commits find the disk idle.
+                self.core.compactor.waker.rest(self.began.elapsed());
+            }
+            self.began = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn seal(self, header: &SegmentHeader) -> Result<Output> {
+        let sealed = self.active.seal()?;
+        let (core, path) = (self.core, &self.active.segment.path);
+        let segment = Segment::open(&*core.disk, path, header.segment, header.salt, sealed.len, core.read_mode)?;
+        let record = SegmentRecord {
+            id: header.segment,
+            kind: header.kind,
+            state: SegmentState::Sealed { len: sealed.len, footer_crc: sealed.footer_crc },
+            salt: header.salt,
+            base_lsn: header.base_lsn,
+            min_insert_lsn: sealed.min_insert_lsn,
+        };
+        Ok(Output { record, segment, moved: self.moved, bytes: sealed.len })
+    }
+}

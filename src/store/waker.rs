@@ -1,0 +1,76 @@
+//! What a background thread waits for: that something is wanted, or that the store closes.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result};
+use crate::store::core::Core;
+
+/// Wakes one background thread.
+#[derive(Debug, Default)]
+pub(crate) struct Waker {
+    signal: Mutex<Signal>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    wanted: bool,
+    stopped: bool,
+}
+
+impl Waker {
+    /// Asks for a round. Those that are asked for during one become one more.
+    pub(crate) fn wake(&self) {
+        self.signal.lock().wanted = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread after the round under way.
+    pub(crate) fn stop(&self) {
+        self.signal.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the thread is to end: a long round looks now and then.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.signal.lock().stopped
+    }
+
+    /// Does nothing for a while, or until stopped.
+    pub(crate) fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut signal = self.signal.lock();
+        while !signal.stopped && !self.changed.wait_until(&mut signal, until).timed_out() {}
+    }
+
+    /// Waits until a round is wanted; false once stopped.
+    fn wait(&self) -> bool {
+        let mut signal = self.signal.lock();
+        while !signal.wanted && !signal.stopped {
+            self.changed.wait(&mut signal);
+        }
+        signal.wanted = false;
+        !signal.stopped
+    }
+
+    /// Starts a thread that does a round whenever it is woken.
+    pub(crate) fn start(
+        core: &Arc<Core>,
+        name: &str,
+        waker: fn(&Core) -> &Self,
+        round: fn(&Core),
+    ) -> Result<JoinHandle<()>> {
+        let shared = Arc::clone(core);
+        let run = move || {
+            while waker(&shared).wait() {
+                round(&shared);
+            }
+        };
+        let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+        started.map_err(|error| Error::io(format_args!("start the thread {name} for"), &core.dir, error))
+    }
+}
