@@ -254,7 +254,11 @@ impl MemoryIndex {
         if let Some(slot) = self.slab.find(frame.id) {
             match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
                 CmpOrdering::Greater => return false,
-                CmpOrdering::Equal => return self.change(slot, |index| index.move_frame(slot, at, frame.lsn)),
+                CmpOrdering::Equal => {
+                    // A copy by compaction may tell of a use that its source does not.
+                    let used = frame.has.contains(Has::USED) && self.add_used(slot);
+                    return self.change(slot, |index| index.move_frame(slot, at, frame.lsn)) || used;
+                }
                 CmpOrdering::Less => self.remove(slot),
             }
         }

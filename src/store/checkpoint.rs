@@ -53,18 +53,27 @@ impl RolloutStore {
         disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
         let unfinished = beside(dir, ".tmp");
         check_unfinished(disk, &unfinished)?;
+        if disk.entry_kind(&unfinished).map_err(|error| Error::io("look at", &unfinished, error))?.is_some() {
+            // It may be a checkpoint whose replacement is not durable yet.
+            sync_names_above(disk, dir)?;
+        }
         match remove_store(disk, &unfinished) {
             // Names that a file system keeps there for a while are in nobody's way.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             removed => removed.map_err(|error| Error::io("remove", &unfinished, error))?,
         }
-        let written = write(disk, &core.dir, &unfinished, manifest)
-            .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made));
-        if written.is_err() {
-            // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
-            let _ = remove_store(disk, &unfinished);
+        let made = write(disk, &core.dir, &unfinished, manifest)
+            .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made))
+            .inspect_err(|_| {
+                // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
+                let _ = remove_store(disk, &unfinished);
+            })?;
+        // From here on the checkpoint that was replaced has the unfinished one's name: it stays until the names are durable.
+        sync_names_above(disk, dir)?;
+        if replaces && let Err(error) = remove_store(disk, &unfinished) {
+            tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
         }
-        written
+        Ok(made)
     }
 }
 
@@ -89,12 +98,12 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
     Ok(made)
 }
 
-/// Gives the finished directory its name.
+/// Gives the finished directory its name; what it replaces gets the unfinished one's. Where this fails, the names are as they
+/// were.
 fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Result<()> {
     let failed = |error| Error::io("name the checkpoint", dir, error);
     if !replaces {
-        disk.rename(unfinished, dir).map_err(failed)?;
-        return sync_names_above(disk, dir);
+        return disk.rename(unfinished, dir).map_err(failed);
     }
     match disk.exchange(unfinished, dir) {
         Ok(()) => {}
@@ -110,13 +119,11 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
                 let _ = disk.rename(&old, dir);
                 return Err(failed(error));
             }
-            disk.rename(&old, unfinished).map_err(failed)?;
+            if let Err(error) = disk.rename(&old, unfinished) {
+                tracing::warn!(dir = %old.display(), %error, "the checkpoint that was replaced keeps this name");
+            }
         }
         Err(error) => return Err(failed(error)),
-    }
-    sync_names_above(disk, dir)?;
-    if let Err(error) = remove_store(disk, unfinished) {
-        tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
     }
     Ok(())
 }

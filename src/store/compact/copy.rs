@@ -114,7 +114,7 @@ impl Copy<'_> {
     fn adopt(&mut self, input: &Input, mut frame: ScannedFrame, used: bool) -> Result<()> {
         let mut flags = FrameFlags::MOVED.with(FrameFlags::BATCH_BEGIN).with(FrameFlags::BATCH_END);
         if let Event::Rollout(entry) = &mut frame.event
-            && used
+            && (used || entry.has.contains(Has::USED))
         {
             flags = flags.with(FrameFlags::USED);
             entry.has = entry.has.with(Has::USED);

@@ -154,8 +154,10 @@ impl Model {
 
     fn numbered_from(&self, op: &Op, first: (u64, u64)) -> Result<Self, Refused> {
         let mut next = self.clone();
-        (next.ref_clock.issued, next.ref_clock.next) = (0, first.0);
-        (next.kl_clock.issued, next.kl_clock.next) = (0, first.1);
+        // An operation that the store refused issued nothing: whatever it would have, none is an older one.
+        let above = |clock: &Lineage, first: u64| first.max(clock.current() + 1);
+        (next.ref_clock.issued, next.ref_clock.next) = (0, above(&next.ref_clock, first.0));
+        (next.kl_clock.issued, next.kl_clock.next) = (0, above(&next.kl_clock, first.1));
         next.apply(op)?;
         Ok(next)
     }
