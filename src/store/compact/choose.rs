@@ -37,7 +37,7 @@ pub(super) enum Haste {
 /// More small segments than this are merged: each checkpoint and close ends one.
 const SMALL_KEPT: usize = 16;
 /// A segment is small below this part of a whole one.
-const SMALL_PART: u64 = 8;
+pub(super) const SMALL_PART: u64 = 8;
 
 /// Segments of which nothing is alive.
 pub(super) fn dead(candidates: &[Candidate]) -> Vec<SegmentId> {

@@ -95,7 +95,7 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
     let mut inputs: Vec<Input> = chosen.map(|record| Input::open(core, *record)).collect::<Result<_>>()?;
     let mut moves = plan(core, &inputs);
     let needed = retired::still_needed(core, &staying(&finished, &inputs), &going(&inputs))?;
-    if !is_worth_it(&inputs, &moves, needed.len() as u64) {
+    if !is_worth_it(&inputs, &moves, retired::bytes_of(&going(&inputs), &needed)?, core.segment_bytes) {
         return Ok(None);
     }
     cut(&mut moves, &mut inputs, budget.min(core.segment_bytes));
@@ -166,14 +166,14 @@ fn cut(moves: &mut Vec<Move>, inputs: &mut [Input], budget: u64) {
 }
 
 /// Whether all that is alive, copied, takes less than what it lies in now, or fewer segments.
-fn is_worth_it(inputs: &[Input], moves: &[Move], retire_frames: u64) -> bool {
-    /// What a frame takes in the footer, and what a frame that retires takes at least.
+fn is_worth_it(inputs: &[Input], moves: &[Move], retire_bytes: u64, segment_bytes: u64) -> bool {
+    /// What a frame takes in the footer.
     const FOOTER_ROW_BYTES: u64 = 80;
-    const RETIRE_BYTES: u64 = 512;
     let frames: u64 = moves.iter().map(|one| one.bytes() + FOOTER_ROW_BYTES).sum();
-    let copy = frames + retire_frames * RETIRE_BYTES + SEGMENT_HEADER_BYTES as u64;
+    let copy = frames + retire_bytes;
     let now: u64 = inputs.iter().map(Input::bytes).sum();
-    inputs.len() > 1 || copy + now / 8 < now
+    let is_smaller = copy + SEGMENT_HEADER_BYTES as u64 + now / 8 < now;
+    copy == 0 || is_smaller || (inputs.len() > 1 && copy <= segment_bytes)
 }
 
 /// Takes segments with nothing alive out of the store, and unlinks them; views keep what they see.

@@ -28,7 +28,8 @@ pub struct CompactBudget {
 }
 
 impl CompactBudget {
-    /// Up to so many bytes, and one frame more where the first is larger.
+    /// About so many bytes. A call that copies at all may copy an eighth of a segment, so that it does not leave many small
+    /// ones; with 0 it drops what is all dead, and copies nothing.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes }
@@ -142,9 +143,11 @@ impl RolloutStore {
         core.check_writable()?;
         let _alone = core.compactor.alone.lock();
         seal_if_dead(core)?;
+        let least = if budget.bytes == 0 { 0 } else { core.segment_bytes / choose::SMALL_PART };
+        let most = budget.bytes.max(least);
         let mut done = Compacted::default();
         loop {
-            let left = budget.bytes.saturating_sub(done.copied_bytes);
+            let left = most.saturating_sub(done.copied_bytes);
             match step(core, Haste::Asked, left)? {
                 Some(Step { copied_bytes, freed_bytes, dropped, written }) => {
                     done.copied_bytes += copied_bytes;

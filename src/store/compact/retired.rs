@@ -29,6 +29,18 @@ pub(super) fn still_needed(core: &Core, staying: &[SegmentRecord], going: &[&Inp
     Ok(needed)
 }
 
+/// Bytes that the retire frames take in a copy, rows of its footer included.
+pub(super) fn bytes_of(going: &[&Input], needed: &BTreeSet<Lsn>) -> Result<u64> {
+    const FOOTER_ROW_BYTES: u64 = 24;
+    let mut bytes = 0;
+    for input in going {
+        let rows = input.facts.retired.iter().filter(|row| needed.contains(&row.lsn)).count() as u64;
+        let frames = frames_of(input, needed)?.unwrap_or_default();
+        bytes += rows * FOOTER_ROW_BYTES + frames.iter().map(|frame| frame.header.frame_len()).sum::<u64>();
+    }
+    Ok(bytes)
+}
+
 /// Those of the retire frames that lie in one input; `None` where the way to one of them is damaged.
 pub(super) fn frames_of(input: &Input, needed: &BTreeSet<Lsn>) -> Result<Option<Vec<ScannedFrame>>> {
     let mut missing: BTreeSet<Lsn> =
