@@ -185,6 +185,13 @@ impl SimDisk {
         Self::with(State::after(&state, tree))
     }
 
+    /// A number that follows from all names and from the bytes that are read under them: where two disks differ in any,
+    /// theirs do too, but by a rare chance.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.machine.state.lock().tree.fingerprint()
+    }
+
     /// How many operations succeeded since the start or the last [`Self::clear_trace`].
     #[must_use]
     pub fn counts(&self) -> OpCounts {

@@ -165,3 +165,28 @@ fn any_mix_of_writes_and_lengths_gives_an_image_between_its_ends() {
         }
     }
 }
+
+#[test]
+fn disks_of_other_names_or_bytes_have_other_fingerprints() {
+    let (disk, file) = with_file(b"old");
+    let first = disk.fingerprint();
+    assert_eq!(disk.kill().fingerprint(), first, "a copy is the same");
+    drop(file);
+    let (disk, file) = with_file(b"old");
+    assert_eq!(disk.fingerprint(), first, "and so is one of the same making");
+    let mut seen = vec![first];
+    let mut is_new = |disk: &SimDisk| {
+        assert!(!seen.contains(&disk.fingerprint()));
+        seen.push(disk.fingerprint());
+    };
+    write(&file, b"OLD", 0).unwrap();
+    is_new(&disk);
+    file.set_len(4).unwrap();
+    is_new(&disk);
+    disk.rename(path("f"), path("g")).unwrap();
+    is_new(&disk);
+    disk.create_dir_all(path("d")).unwrap();
+    is_new(&disk);
+    disk.rename(path("g"), path("d/g")).unwrap();
+    is_new(&disk);
+}
