@@ -16,6 +16,7 @@ use crate::store::core::Core;
 pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
+    in_turn: bool,
     signal: Mutex<Signal>,
     changed: Condvar,
     file: Mutex<Option<DiskIndex>>,
@@ -28,10 +29,10 @@ struct Signal {
 }
 
 impl Flusher {
-    /// A flusher for the index of `dir`; `file` is what recovery found of use.
-    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>) -> Self {
+    /// A flusher for the index of `dir`; `file` is what recovery found of use. In turn means in the thread that wants it.
+    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, in_turn: bool) -> Self {
         let (signal, changed) = (Mutex::default(), Condvar::new());
-        Self { identity, path: dir.join(INDEX), signal, changed, file: Mutex::new(file) }
+        Self { identity, path: dir.join(INDEX), in_turn, signal, changed, file: Mutex::new(file) }
     }
 
     /// Starts the thread that flushes when woken.
@@ -39,15 +40,16 @@ impl Flusher {
         let core = Arc::clone(core);
         thread::Builder::new().name("rollstore-index".to_owned()).spawn(move || {
             while core.flusher.wait() {
-                if let Err(error) = core.flusher.flush(&core) {
-                    tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
-                }
+                core.flusher.flush_or_warn(&core);
             }
         })
     }
 
-    /// Asks for a flush.
-    pub(crate) fn wake(&self) {
+    /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
+    pub(crate) fn wake(&self, core: &Core) {
+        if self.in_turn {
+            return self.flush_or_warn(core);
+        }
         self.signal.lock().wanted = true;
         self.changed.notify_one();
     }
@@ -66,6 +68,12 @@ impl Flusher {
         }
         signal.wanted = false;
         !signal.stopped
+    }
+
+    fn flush_or_warn(&self, core: &Core) {
+        if let Err(error) = self.flush(core) {
+            tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
+        }
     }
 
     /// Writes what changed since the last flush, in one transaction.

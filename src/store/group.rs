@@ -184,7 +184,7 @@ fn publish(core: &Core, publication: Publication) {
         published.index.changes_len()
     };
     if changes >= crate::limits::INDEX_FLUSH_CHANGES {
-        core.flusher.wake();
+        core.flusher.wake(core);
     }
 }
 

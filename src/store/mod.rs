@@ -363,6 +363,13 @@ impl RolloutStore {
         self.closer.close(true)
     }
 
+    /// Writes the index to its file now, as its thread does now and then.
+    #[doc(hidden)]
+    pub fn flush_index(&self) -> Result<()> {
+        self.core.check_writable()?;
+        self.core.flusher.flush(&self.core)
+    }
+
     /// Lets everything go as a crash would: threads end, the lock is free, nothing is flushed.
     #[doc(hidden)]
     pub fn abandon(self) {

@@ -50,6 +50,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) recheck_always: bool,
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) flush_in_turn: bool,
 }
 
 impl Options {
@@ -67,6 +68,7 @@ impl Options {
             reads: Reads::Auto,
             recheck_always: false,
             disk: Arc::new(OsDisk),
+            flush_in_turn: false,
         }
     }
 
@@ -145,6 +147,14 @@ impl Options {
     /// The file system to live on; default the operating system's.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
+        self
+    }
+
+    /// Whether the index is flushed by the call that makes a flush due, instead of by a thread beside it: a simulated disk
+    /// then sees the same operations in every run.
+    #[doc(hidden)]
+    pub fn flush_in_turn(mut self, in_turn: bool) -> Self {
+        self.flush_in_turn = in_turn;
         self
     }
 

@@ -129,7 +129,7 @@ impl Writer {
         }
         core.group.set_file(Some(Arc::clone(&active.file)));
         self.active = Some(active);
-        core.flusher.wake();
+        core.flusher.wake(core);
         Ok(())
     }
 
