@@ -134,6 +134,11 @@ impl Model {
         self.clock
     }
 
+    /// Every live rollout, by id.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.rollouts.keys().copied()
+    }
+
     /// The last label that an advance was given.
     #[must_use]
     pub fn label(&self) -> Option<u64> {
