@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::os::OsDisk;
-use crate::disk::{Access, Disk};
+use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
 use crate::format::names::segment_file_name;
@@ -121,9 +121,7 @@ fn is_unfinished(disk: &dyn Disk, dir: &Path, saved: &Manifest, listing: &Listin
         let Some(record) = saved.segments.iter().find(|record| record.id == *id) else { return Ok(false) };
         let path = dir.join(segment_file_name(*id));
         let file = disk.open(&path, Access::Read).map_err(|error| Error::io("open segment", &path, error))?;
-        let mut header = vec![0; SEGMENT_HEADER_BYTES];
-        let header = file.read_exact_at(&mut header, 0).ok().and_then(|()| SegmentHeader::decode(&header).ok());
-        if header.is_some_and(|header| header.salt != record.salt) {
+        if read_header(&*file, &path)?.is_some_and(|header| header.salt != record.salt) {
             return Ok(false);
         }
     }
@@ -178,14 +176,10 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(Error::io("open segment", &path, error)),
     };
-    let mut header = vec![0; SEGMENT_HEADER_BYTES];
-    let read = file.read_exact_at(&mut header, 0).and_then(|()| file.len());
+    let header = read_header(&*file, &path)?;
+    let len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
     if old.is_some_and(|old| old.segments.iter().any(|listed| listed.id == record.id)) {
-        let same = read.is_ok_and(|len| {
-            let header = SegmentHeader::decode(&header);
-            header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
-        });
-        if same {
+        if header.is_some_and(|header| header.salt == record.salt) && record.has_len(len) {
             return Ok(true);
         }
         let message = format!("{} is another segment than the checkpoint's of that number", path.display());
@@ -193,4 +187,15 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
     }
     disk.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
     Ok(false)
+}
+
+/// The header of a segment file; `None` where the file is short or begins with something else. A file that cannot be read
+/// may be any segment.
+fn read_header(file: &dyn DiskFile, path: &Path) -> Result<Option<SegmentHeader>> {
+    let mut header = vec![0; SEGMENT_HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => Ok(SegmentHeader::decode(&header).ok()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(Error::io("read the segment header", path, error)),
+    }
 }
