@@ -99,13 +99,7 @@ impl<'a> Sweep<'a> {
     /// Begins each run on a copy of this disk, whose store shows `state`. The disk itself is dead from then on.
     #[must_use]
     pub fn from(self, disk: &SimDisk, state: StoreState) -> Self {
-        let used = Numbers {
-            ref_version: state.ref_version,
-            kl_version: state.kl_ref_version,
-            lsn: state.last_insert(),
-            segment: 0,
-        };
-        Self { begin: disk.clone(), first: state, used, ..self }
+        Self { begin: disk.clone(), used: Numbers::seen_in(&state), first: state, ..self }
     }
 
     /// Looks at the checkpoint at this path too, which shows `state` at first, or is not there. See [`Run::save`].

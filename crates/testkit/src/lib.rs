@@ -4,6 +4,7 @@
 
 pub mod bytes;
 pub mod child;
+pub mod cores;
 pub mod crash;
 pub mod fuzz;
 pub mod grouping;

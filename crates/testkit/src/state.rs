@@ -126,12 +126,6 @@ impl StoreState {
         Ok((state, unreadable))
     }
 
-    /// The last of all inserts that are live.
-    #[must_use]
-    pub fn last_insert(&self) -> Lsn {
-        self.rollouts.values().map(|rollout| rollout.insert_lsn).max().unwrap_or(Lsn::NONE)
-    }
-
     /// The same without LSNs, for the comparison with what never had any.
     #[must_use]
     pub fn without_lsns(mut self) -> Self {

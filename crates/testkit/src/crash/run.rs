@@ -30,6 +30,12 @@ impl Numbers {
         })
     }
 
+    /// Those that a state tells of; others may be higher.
+    pub(super) fn seen_in(state: &StoreState) -> Self {
+        let lsn = state.rollouts.values().map(|rollout| rollout.insert_lsn).max().unwrap_or(Lsn::NONE);
+        Self { lsn, ref_version: state.ref_version, kl_version: state.kl_ref_version, segment: 0 }
+    }
+
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             lsn: self.lsn.max(other.lsn),

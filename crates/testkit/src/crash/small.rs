@@ -12,14 +12,12 @@
 mod play;
 
 use std::fmt;
-use std::panic;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use rollstore::Rewind;
 
 use super::end::Repeat;
 use super::{Run, Sweep, Swept};
+use crate::cores;
 use crate::settings::{self, random};
 use play::Prepared;
 
@@ -179,26 +177,9 @@ impl Small {
     #[must_use]
     pub fn sweep(&self, sequences: &[Sequence]) -> Swept {
         let prepared = Prepared::new();
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut swept = Swept::default();
-            while let Some(sequence) = sequences.get(next.fetch_add(1, Ordering::Relaxed)) {
-                swept = swept + self.sweep_one(sequence, &prepared);
-            }
-            swept
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let join = |worker: thread::ScopedJoinHandle<'_, Swept>| {
-                worker.join().unwrap_or_else(|cause| {
-                    // The others need not go on.
-                    next.store(sequences.len(), Ordering::Relaxed);
-                    panic::resume_unwind(cause)
-                })
-            };
-            workers.into_iter().map(join).sum()
-        })
+        let one = |place| usize::try_from(place).ok().and_then(|place| sequences.get(place));
+        let sweep = |place| one(place).map(|sequence| self.sweep_one(sequence, &prepared));
+        cores::share(sequences.len() as u64, sweep).into_iter().flatten().sum()
     }
 
     fn sweep_one(&self, sequence: &Sequence, prepared: &Prepared) -> Swept {

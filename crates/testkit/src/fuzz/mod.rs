@@ -12,7 +12,7 @@ mod input;
 mod judge;
 mod look;
 mod manifest;
-mod ops;
+pub mod ops;
 mod planted;
 mod seal;
 pub mod seeds;
