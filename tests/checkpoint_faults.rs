@@ -112,6 +112,69 @@ fn f24_no_byte_of_a_checkpoint_changes_while_writer_and_recovery_run_on() {
     assert!(found > 100, "{found} images with a checkpoint");
 }
 
+/// A store that wrote on behind its checkpoint, and what the checkpoint shows.
+fn with_checkpoint() -> (SimDisk, StoreState) {
+    let disk = SimDisk::new();
+    let store = open_in_turn(&disk).unwrap();
+    large(&store, 1).unwrap();
+    store.checkpoint(SAVED).unwrap();
+    let state = StoreState::of(&store).unwrap();
+    large(&store, 2).unwrap();
+    store.close().unwrap();
+    (disk.kill(), state)
+}
+
+/// What becomes of the first of two checkpoints at its n-th operation.
+#[derive(Debug, Clone, Copy)]
+enum First {
+    Eio,
+    Killed,
+}
+
+/// Makes a checkpoint that is struck at this operation.
+fn struck(begin: &SimDisk, number: u64, first: First) -> SimDisk {
+    let disk = begin.kill();
+    let store = open_in_turn(&disk).unwrap();
+    disk.fail_at(number, if let First::Eio = first { Fault::Eio } else { Fault::PowerCut });
+    let _ = store.checkpoint(SAVED);
+    store.abandon();
+    disk.kill()
+}
+
+#[test]
+fn f24_a_checkpoint_that_failed_or_was_killed_costs_the_one_before_nothing() {
+    let (begin, first_state) = with_checkpoint();
+    let whole = begin.kill();
+    let store = open_in_turn(&whole).unwrap();
+    let from = whole.operation_count();
+    store.checkpoint(SAVED).unwrap();
+    let second_state = StoreState::of(&store).unwrap();
+    let trace = whole.trace();
+    let check = |disk: &SimDisk, when: &str| {
+        let found = saved_state(disk).unwrap_or_else(|| panic!("{when}: the checkpoint is gone"));
+        assert!(found == first_state || found == second_state, "{when}: {}", found.diff(&first_state));
+    };
+    for op in changing(&trace).filter(|op| op.number >= from) {
+        for first in [First::Eio, First::Killed] {
+            let disk = struck(&begin, op.number, first);
+            for style in ImageStyle::ALL {
+                check(&disk.crash(CrashImage { seed: op.number, style }), &format!("{first:?} at {op:?}, {style:?}"));
+            }
+            // The next checkpoint clears away what is left, and loses power at each of its operations.
+            let next = disk.kill();
+            let store = open_in_turn(&next).unwrap();
+            let from = next.operation_count();
+            store.checkpoint(SAVED).unwrap();
+            for later in changing(&next.trace()).filter(|later| later.number >= from) {
+                let disk = struck(&disk, later.number, First::Killed);
+                let style = ImageStyle::ALL[(op.number + later.number) as usize % ImageStyle::ALL.len()];
+                let disk = disk.crash(CrashImage { seed: later.number, style });
+                check(&disk, &format!("{first:?} at {op:?}, then cut at {later:?}, {style:?}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn f24_where_a_link_is_refused_for_whatever_reason_the_segment_is_copied() {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ResourceBusy, TooManyLinks, Unsupported};

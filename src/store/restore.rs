@@ -74,6 +74,9 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     // Twice: no lock file is left where nothing is to be restored to, and what the lock guards is believed only under it.
     let _ = target(disk, dir, &saved)?;
     let lock = take_lock(disk, dir)?;
+    // A process that was killed may have left names that are seen and not durable: nothing may be removed by a manifest
+    // that a power cut would take back.
+    disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     let (old, listing) = target(disk, dir, &saved)?;
 
     let next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
