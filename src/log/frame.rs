@@ -71,6 +71,15 @@ impl Frame {
         Ok(frame)
     }
 
+    /// Refuses a frame whose log-probs are of another version than the one they are to be served under.
+    pub(crate) fn check_version(&self, version: u64) -> Result<()> {
+        if self.header.ref_version == version {
+            return Ok(());
+        }
+        let (expected, found) = (format!("log-probs of version {version}"), self.header.ref_version);
+        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.header.rollout))
+    }
+
     /// The descriptor, read in place.
     pub(crate) fn meta(&self) -> Result<&ArchivedRolloutMeta> {
         let meta_offset = self.arrays_offset().saturating_add(self.header.body_len);
