@@ -11,6 +11,7 @@
 pub(crate) mod epoch;
 mod facts;
 pub(crate) mod manifests;
+mod progress;
 mod settle;
 mod tail;
 
@@ -32,6 +33,7 @@ use crate::log::segment::{ReadMode, Segment, fault_at};
 use crate::log::source::Source;
 use crate::state::State;
 
+use progress::Progress;
 use tail::UnsealedTail;
 pub(crate) use tail::scan_unsealed;
 
@@ -213,10 +215,13 @@ fn fill(
     bytes_read: &mut u64,
 ) -> Result<MemoryIndex> {
     let mut ended = Ended::default();
+    // Each is read twice.
+    let mut progress = Progress::new(uncovered.len() * 2);
     for listed in uncovered {
         for victim in facts::read(disk, listed, bytes_read)?.retired {
             ended.add(victim);
         }
+        progress.step();
     }
     let tail_frames = || tail.iter().flat_map(|tail| tail.frames.iter().map(|frame| (tail.segment, frame)));
     for (_, frame) in tail_frames() {
@@ -237,6 +242,7 @@ fn fill(
         let facts = facts::read(disk, listed, bytes_read)?;
         facts.entries.iter().for_each(|entry| apply(listed.record.id, entry));
         used.extend(facts.used);
+        progress.step();
     }
     for (segment, frame) in tail_frames() {
         match &frame.event {
