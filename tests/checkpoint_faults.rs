@@ -154,6 +154,8 @@ fn f24_a_checkpoint_that_failed_or_was_killed_costs_the_one_before_nothing() {
         let found = saved_state(disk).unwrap_or_else(|| panic!("{when}: the checkpoint is gone"));
         assert!(found == first_state || found == second_state, "{when}: {}", found.diff(&first_state));
     };
+    // Styles take turns, each time from another one on.
+    let mut style_shift = 0;
     for op in changing(&trace).filter(|op| op.number >= from) {
         for first in [First::Eio, First::Killed] {
             let disk = struck(&begin, op.number, first);
@@ -165,9 +167,12 @@ fn f24_a_checkpoint_that_failed_or_was_killed_costs_the_one_before_nothing() {
             let store = open_in_turn(&next).unwrap();
             let from = next.operation_count();
             store.checkpoint(SAVED).unwrap();
-            for later in changing(&next.trace()).filter(|later| later.number >= from) {
+            let trace = next.trace();
+            let mut styles = ImageStyle::ALL.into_iter().cycle().skip(style_shift);
+            style_shift += 1;
+            for later in changing(&trace).filter(|later| later.number >= from) {
                 let disk = struck(&disk, later.number, First::Killed);
-                let style = ImageStyle::ALL[(op.number + later.number) as usize % ImageStyle::ALL.len()];
+                let style = styles.next().unwrap();
                 let disk = disk.crash(CrashImage { seed: later.number, style });
                 check(&disk, &format!("{first:?} at {op:?}, then cut at {later:?}, {style:?}"));
             }

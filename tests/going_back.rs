@@ -68,7 +68,7 @@ fn f25_a_rewind_crashed_at_each_step_is_whole_and_leaves_nothing_fresh() {
             store.rewind(1, later)?;
             run.acknowledge(&store)?;
             if run.learns() {
-                assert_eq!(store.count_stale() as usize, store.len(), "what is left is stale");
+                assert_eq!(store.stale().len(), store.len(), "what is left is stale");
                 assert_eq!(store.len(), if later == Rewind::Keep { 2 } else { 0 });
             }
             store.advance_ref_version(2, Some(21))?;

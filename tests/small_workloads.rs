@@ -9,6 +9,7 @@
 use std::env;
 use std::panic;
 use std::process::{Command, Output};
+use std::slice;
 
 use rollstore_testkit::crash::small::{Sequence, Small, Word};
 use rollstore_testkit::settings::scale;
@@ -23,7 +24,7 @@ fn small() -> Small {
 fn small_workloads_leave_what_the_contract_allows() {
     let small = small();
     if let Some(sequence) = Sequence::wanted() {
-        println!("{sequence}: {:?}", small.sweep(&[sequence.clone()]));
+        println!("{sequence}: {:?}", small.sweep(slice::from_ref(&sequence)));
         return;
     }
     let mut sequences = Sequence::all_of(1);

@@ -11,12 +11,21 @@ use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
 use crate::store::core::Core;
 
+/// Who writes the index where it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushes {
+    /// A thread, while others go on.
+    Behind,
+    /// The call that makes it due.
+    InTurn,
+}
+
 /// The index file and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
-    in_turn: bool,
+    flushes: Flushes,
     signal: Mutex<Signal>,
     changed: Condvar,
     file: Mutex<Option<DiskIndex>>,
@@ -29,10 +38,10 @@ struct Signal {
 }
 
 impl Flusher {
-    /// A flusher for the index of `dir`; `file` is what recovery found of use. In turn means in the thread that wants it.
-    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, in_turn: bool) -> Self {
+    /// A flusher for the index of `dir`; `file` is what recovery found of use.
+    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, flushes: Flushes) -> Self {
         let (signal, changed) = (Mutex::default(), Condvar::new());
-        Self { identity, path: dir.join(INDEX), in_turn, signal, changed, file: Mutex::new(file) }
+        Self { identity, path: dir.join(INDEX), flushes, signal, changed, file: Mutex::new(file) }
     }
 
     /// Starts the thread that flushes when woken.
@@ -47,7 +56,7 @@ impl Flusher {
 
     /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
     pub(crate) fn wake(&self, core: &Core) {
-        if self.in_turn {
+        if self.flushes == Flushes::InTurn {
             return self.flush_or_warn(core);
         }
         self.signal.lock().wanted = true;

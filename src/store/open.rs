@@ -262,7 +262,7 @@ fn build(
         active: None,
     };
     Core {
-        flusher: Flusher::new(identity, &dir, disk_index, options.flush_in_turn),
+        flusher: Flusher::new(identity, &dir, disk_index, options.index_flushes),
         disk: options.disk,
         dir,
         rules: Rules {

@@ -8,6 +8,7 @@ use crate::disk::os::OsDisk;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
+use crate::store::flusher::Flushes;
 
 /// How arrays are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +51,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) recheck_always: bool,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) flush_in_turn: bool,
+    pub(crate) index_flushes: Flushes,
 }
 
 impl Options {
@@ -68,7 +69,7 @@ impl Options {
             reads: Reads::Auto,
             recheck_always: false,
             disk: Arc::new(OsDisk),
-            flush_in_turn: false,
+            index_flushes: Flushes::Behind,
         }
     }
 
@@ -150,11 +151,11 @@ impl Options {
         self
     }
 
-    /// Whether the index is flushed by the call that makes a flush due, instead of by a thread beside it: a simulated disk
-    /// then sees the same operations in every run.
+    /// Flushes the index in the call that makes a flush due, instead of in a thread beside it: a simulated disk then sees
+    /// the same operations in every run.
     #[doc(hidden)]
-    pub fn flush_in_turn(mut self, in_turn: bool) -> Self {
-        self.flush_in_turn = in_turn;
+    pub fn flush_in_turn(mut self) -> Self {
+        self.index_flushes = Flushes::InTurn;
         self
     }
 

@@ -202,7 +202,7 @@ impl<'a> Sweep<'a> {
                 swept.distinct += 1;
             }
             let crash = Crash { op, image: place, end, depth: 0, repeat: &self.repeat };
-            let found = self.check(disk, after, crash, self.depth, allowed, swept);
+            let found = self.check(disk, &after, crash, self.depth, allowed, swept);
             swept.images += 1;
             swept.lost += u64::from(found != *allowed.under_way());
             swept.kept += u64::from(found != *allowed.acknowledged());

@@ -34,7 +34,7 @@ pub fn open(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutSt
 /// # Errors
 /// As for [`Options::open`].
 pub fn open_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
-    options(Arc::new(disk.clone())).flush_in_turn(true).open(DIR)
+    options(Arc::new(disk.clone())).flush_in_turn().open(DIR)
 }
 
 /// Old logps of a rollout as `version` makes them.

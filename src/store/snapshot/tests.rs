@@ -21,6 +21,9 @@ fn options() -> Options {
     RolloutStore::options().window(8)
 }
 
+/// What is done to the entries, in the order of their ids.
+type Change = fn(&mut [Entry]);
+
 /// Log-probs of a rollout as a version makes them.
 fn logps(id: u64, version: u64) -> [f32; 4] {
     let number = u16::try_from(id * 16 + version).unwrap();
@@ -72,7 +75,7 @@ fn look(dir: &Path) -> usize {
         match read {
             Ok((version, values)) => {
                 assert_eq!(values, logps(id.get(), version), "rollout {id}, version {version}");
-                assert_eq!(version, if id.get() % 2 == 0 { 2 } else { 0 }, "rollout {id}");
+                assert_eq!(version, if id.get().is_multiple_of(2) { 2 } else { 0 }, "rollout {id}");
                 false
             }
             Err(error) => {
@@ -86,7 +89,7 @@ fn look(dir: &Path) -> usize {
 
 #[test]
 fn f20_an_entry_planted_on_another_valid_record_is_damage_and_never_the_wrong_array() {
-    let cases: [(&str, fn(&mut [Entry]), usize); 6] = [
+    let cases: [(&str, Change, usize); 6] = [
         ("as it is", |_| {}, 0),
         ("places exchanged", |entries| swap_insert(entries, |_, _| {}), 2),
         ("places and numbers exchanged", |entries| swap_insert(entries, swap_lsns), 2),

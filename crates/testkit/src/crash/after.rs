@@ -59,13 +59,13 @@ impl Sweep<'_> {
     pub(super) fn check(
         &self,
         dead: &SimDisk,
-        disk: SimDisk,
+        disk: &SimDisk,
         crash: Crash<'_>,
         depth: u32,
         allowed: &Allowed<'_>,
         swept: &mut Swept,
     ) -> StoreState {
-        let store = store::open_in_turn(&disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
+        let store = store::open_in_turn(disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
         let recovery = disk.trace();
         let found = StoreState::of(&store).unwrap_or_else(|error| panic!("{crash}\ncannot be read: {error}"));
         if !allowed.states.contains(&&found) {
@@ -73,10 +73,10 @@ impl Sweep<'_> {
             panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
         }
         if let Some((path, _)) = &self.saved {
-            check_saved(&disk, path, allowed, crash);
+            check_saved(disk, path, allowed, crash);
         }
         if self.goes_on(crash) {
-            go_on(store, &disk, crash, allowed.used);
+            go_on(store, disk, crash, allowed.used);
         } else {
             store.abandon();
         }
@@ -124,7 +124,7 @@ impl Sweep<'_> {
             let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
             let end = if turn.is_multiple_of(5) { End::Kill } else { End::PowerCut(CrashImage { seed: turn, style }) };
             let depth = if turn.is_multiple_of(8) { depth } else { 0 };
-            self.check(&disk, end.after(&disk), Crash { end, depth: crash.depth + 1, ..crash }, depth, allowed, swept);
+            self.check(&disk, &end.after(&disk), Crash { end, depth: crash.depth + 1, ..crash }, depth, allowed, swept);
         }
     }
 }
