@@ -7,7 +7,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,9 +155,3 @@ fn check(rows: &[&Row], built: &Built) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
-
-/// The text of a file of the project.
-#[cfg(test)]
-fn document(path: impl AsRef<Path>) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap()
-}

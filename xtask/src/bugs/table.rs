@@ -20,8 +20,9 @@ pub(crate) const UNITS: &str = "lib";
 /// The file whose tests run under the scheduler that tries many orders.
 pub(crate) const SHUTTLE: &str = "shuttle";
 
-/// Bugs that wait for what they are bugs of.
-pub(crate) const NOT_YET: &[&str] = &[];
+/// Bugs of what is not there yet.
+#[cfg(test)]
+pub(crate) const NOT_YET: &[&str] = &["DropRetireFrameEarly", "RelocateWithoutCompare", "UnlinkInputsBeforeManifest"];
 
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Row] = &[
@@ -34,7 +35,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("NoHeaderSeed", "D6", "recovery", "f04_zeros_or_garbage_or_old_frames_behind_the_tail_are_dropped"),
     row("PublishBeforeSync", "D1", SHUTTLE, "readers_see_only_what_a_sync_made_durable"),
     row("IndexBeforeLog", "D3", SHUTTLE, "readers_see_only_what_a_sync_made_durable"),
-    row("BelieveIndexAhead", "D3", "index_rebuild", "f18_an_index_ahead_of_the_log_is_not_believed"),
+    row("BelieveIndexAhead", "D3", UNITS, "index::on_disk::tests::f18_f19_an_index_of_another_state_is_rejected_with_the_reason"),
     row("CoverActive", "D1", SHUTTLE, "an_index_flushed_beside_writers_is_the_log"),
     row("LoseWakeup", "D1", SHUTTLE, "every_writer_returns_and_its_batch_is_durable"),
     row("ForgetFailedSync", "D11", "disk_faults", "f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole"),

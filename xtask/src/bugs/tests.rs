@@ -1,9 +1,15 @@
 //! Goal: the table, the planted bugs and the document tell the same, and a test that did not run counts for nothing.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 
 use super::table::NOT_YET;
 use super::*;
+
+/// The text of a file of the project.
+fn document(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
 
 /// The bugs of `src/planted.rs`, each with what its comment says.
 fn planted() -> Vec<(String, String)> {
