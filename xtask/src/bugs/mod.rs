@@ -6,7 +6,6 @@
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -19,7 +18,7 @@ use table::{Row, SHUTTLE, TABLE, UNITS};
 const BUG: &str = "ROLLSTORE_PLANTED_BUG";
 
 /// A test that takes longer hangs, and a bug that makes it hang is not caught.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Checks the bugs that the ordinary suites must find.
 pub(crate) fn run() -> Result<(), String> {
@@ -88,10 +87,11 @@ enum Ended {
 
 impl Built {
     /// Runs one test, with a bug or without.
+    #[expect(clippy::disallowed_types, reason = "output for the developer, no file of a store")]
     fn run(&self, row: &Row, bug: Option<&str>) -> Result<Ended, String> {
         let log = self.dir.join("output.txt");
         let failed = |error| format!("{}: {error}", log.display());
-        let output = File::create(&log).map_err(failed)?;
+        let output = std::fs::File::create(&log).map_err(failed)?;
         let mut command = Command::new(&self.programs[row.file]);
         command.args(["--exact", row.test, "--test-threads=1"]).current_dir(root()).env_remove(BUG);
         command.stderr(output.try_clone().map_err(failed)?).stdout(output);
