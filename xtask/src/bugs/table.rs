@@ -58,7 +58,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("TakeLateResult", "D5", "silent_corruption", "a_late_result_never_reaches_a_rollout_that_took_the_place_of_its_own"),
     row("CursorNotInBatch", "D2", "power_loss", "d2_a_batch_of_512_inserts_and_its_cursor_is_all_or_nothing"),
     row("NameCheckpointBeforeSync", "D8", "restore", "f25_a_restore_that_loses_power_is_whole_or_can_be_repeated"),
-    row("UnlinkBeforeManifest", "D9", "power_loss", "d9_a_restore_is_the_old_state_or_the_checkpoints"),
+    row("UnlinkBeforeManifest", "D9", "restore", "f25_a_restore_that_loses_power_is_whole_or_can_be_repeated"),
     row("IgnoreLostLock", "D10", "one_writer", "d10_a_deleted_lock_file_stops_the_writer_before_its_next_acknowledgement"),
     row("WriteInForkedChild", "D10", "one_writer", "d10_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
