@@ -44,7 +44,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("HandOutIdsEarly", "D9", "durable_before_ok", "no_id_is_handed_out_before_its_reservation_is_durable"),
     row("ListSegmentLate", "D1", "durable_before_ok", "d1_each_ok_of_one_thread_follows_a_sync_on_real_files"),
     row("AttestUnsynced", "D3", "concurrent_power_loss", "f03_a_power_cut_among_batches_of_eight_threads_leaves_a_prefix"),
-    row("TruncateTornTail", "D1", "power_loss", "f16_three_crashes_within_recovery_change_nothing"),
+    row("TruncateTornTail", "D1", "recovery", "f16_a_recovery_that_is_stopped_leaves_the_next_one_all_that_it_found"),
     row("TakeDamageForTornTail", "D6", "recovery", "f05_a_flip_in_an_acknowledged_frame_that_a_later_one_attests_is_named"),
     row("DropUnattested", "D1", "recovery", "f17_a_torn_tail_never_comes_before_new_frames"),
     row("TrustUnattested", "D1", "disk_faults", "f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole"),
