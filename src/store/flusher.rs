@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
+use crate::planted::{Bug, planted};
 use crate::store::core::Core;
+use crate::sync::{Condvar, Mutex, thread};
 
 /// Who writes the index where it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +110,12 @@ impl Flusher {
             };
             changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
         }
-        let covered = published.segments.keys().copied().filter(|id| Some(*id) != published.active).collect();
+        let covered = published
+            .segments
+            .keys()
+            .copied()
+            .filter(|id| Some(*id) != published.active || planted(Bug::CoverActive))
+            .collect();
         (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
     }
 

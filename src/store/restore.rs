@@ -15,6 +15,7 @@ use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::CACHE_BYTES_DEFAULT;
 use crate::log::segment::ReadMode;
+use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store, take_lock};
@@ -87,6 +88,9 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
         }
     }
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+    if planted(Bug::UnlinkBeforeManifest) {
+        manifests::remove_orphans(disk, dir, &next)?;
+    }
     manifests::write(disk, dir, &next)?;
     sync_names_above(disk, dir)?;
 

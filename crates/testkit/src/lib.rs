@@ -14,3 +14,4 @@ pub mod settings;
 pub mod state;
 pub mod store;
 pub mod values;
+pub mod yielding;

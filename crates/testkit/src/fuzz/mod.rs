@@ -14,7 +14,7 @@ mod look;
 mod manifest;
 pub mod ops;
 mod planted;
-mod seal;
+pub(crate) mod seal;
 pub mod seeds;
 mod segment;
 

@@ -19,6 +19,15 @@ fn nothing_unsynced_and_everything_are_the_two_ends() {
 }
 
 #[test]
+fn a_disk_goes_on_behind_an_image_of_what_a_crash_would_leave() {
+    let (disk, file) = with_file(b"old");
+    write(&file, b"new", 0).unwrap();
+    let nothing = disk.as_if_crashed(image(ImageStyle::NothingUnsynced, 0));
+    file.sync_data().unwrap();
+    assert_eq!((read(&nothing, "f"), read(&disk, "f")), (b"old".to_vec(), b"new".to_vec()));
+}
+
+#[test]
 fn synced_bytes_survive_every_image() {
     for style in ImageStyle::ALL {
         let (disk, _file) = with_file(&[3; 5000]);
