@@ -62,7 +62,7 @@ fn what_is_alive_in_half_dead_segments_is_copied_and_nothing_changes() {
     let store = filled(&scratch, 64);
     store.advance_ref_version(3, None).unwrap();
     store.advance_ref_version(4, None).unwrap();
-    store.plan_for(&ids([5, 6]), 4).unwrap();
+    assert_eq!(store.plan_for(&ids([5, 6]), 4).unwrap().len(), 2);
     store.retire(&ids((0..64).filter(|id| id % 4 > 0)), Reason::Trained).unwrap();
     recompute_all(&store, 12).unwrap();
     let (before, bytes) = (shown(&store), segment_bytes(&scratch).1);
@@ -90,7 +90,9 @@ fn d7_retirements_survive_the_compaction_of_their_frames() {
     let victims = ids((0..16).filter(|id| id % 4 == 0));
     for round in 0..6 {
         let first = 100 + round * 16;
-        (first..first + 8).for_each(|id| drop(store.insert(rollout_of(id, 1, 0, TOKENS)).unwrap()));
+        for id in first..first + 8 {
+            store.insert(rollout_of(id, 1, 0, TOKENS)).unwrap();
+        }
         if let Some(victim) = victims.get(usize::try_from(round).unwrap()) {
             store.retire(&[*victim], Reason::Trained).unwrap();
         }

@@ -12,6 +12,7 @@ use crate::format::names::{
 use crate::ids::SegmentId;
 use crate::limits;
 use crate::log::segment::fault_at;
+use crate::planted::{Bug, planted};
 
 /// The name that a generation is written under before it gets its own.
 pub(crate) const UNFINISHED: &str = "MANIFEST.tmp";
@@ -80,7 +81,7 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
         if let Ok(manifest) = read(disk, dir, *generation)
-            && matches_files(disk, dir, &listing, &manifest)?
+            && (matches_files(disk, dir, &listing, &manifest)? || planted(Bug::BelieveOlderManifest))
         {
             tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
             return Ok(Some(manifest));
@@ -141,10 +142,12 @@ pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<
         remove_if_there(disk, &unfinished)?;
         let file = disk.create(&unfinished)?;
         file.write_all_vectored_at(&mut [IoSlice::new(&bytes)], 0)?;
-        file.sync_data()?;
+        if !planted(Bug::NameManifestBeforeSync) {
+            file.sync_data()?;
+        }
         disk.rename(&unfinished, &path)?;
         // Sync the directory too: otherwise the new name may vanish with the power.
-        disk.sync_dir(dir)
+        if planted(Bug::SkipManifestDirectorySync) { Ok(()) } else { disk.sync_dir(dir) }
     };
     written().map_err(|error| Error::io("write manifest", &path, error))?;
     // One generation is kept as a spare; a failure to remove an older one harms nobody.

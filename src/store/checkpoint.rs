@@ -53,22 +53,17 @@ impl RolloutStore {
         disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
         let unfinished = beside(dir, ".tmp");
         check_unfinished(disk, &unfinished)?;
-        if disk.entry_kind(&unfinished).map_err(|error| Error::io("look at", &unfinished, error))?.is_some() {
-            // It may be a checkpoint whose replacement is not durable yet.
-            sync_names_above(disk, dir)?;
-        }
-        match remove_store(disk, &unfinished) {
+        match remove_left_over(disk, &unfinished) {
             // Names that a file system keeps there for a while are in nobody's way.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             removed => removed.map_err(|error| Error::io("remove", &unfinished, error))?,
         }
-        let made = write(disk, &core.dir, &unfinished, manifest)
-            .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made))
-            .inspect_err(|_| {
-                // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
-                let _ = remove_store(disk, &unfinished);
-            })?;
-        // From here on the checkpoint that was replaced has the unfinished one's name: it stays until the names are durable.
+        let made = write(disk, &core.dir, &unfinished, manifest).inspect_err(|_| {
+            // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
+            let _ = remove_store(disk, &unfinished);
+        })?;
+        name(disk, &unfinished, dir, replaces)?;
+        // Until then a power cut may bring the names from before back, and with them the checkpoint that was replaced.
         sync_names_above(disk, dir)?;
         if replaces && let Err(error) = remove_store(disk, &unfinished) {
             tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
@@ -98,34 +93,30 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
     Ok(made)
 }
 
-/// Gives the finished directory its name; what it replaces gets the unfinished one's. Where this fails, the names are as they
-/// were.
+/// Gives the finished directory its name, and the unfinished one to the checkpoint that it takes the place of.
 fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Result<()> {
     let failed = |error| Error::io("name the checkpoint", dir, error);
     if !replaces {
         return disk.rename(unfinished, dir).map_err(failed);
     }
     match disk.exchange(unfinished, dir) {
-        Ok(()) => {}
+        Ok(()) => Ok(()),
         // Without an exchange there is a moment with neither name; never one with half a checkpoint.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             // Under the unfinished name, which is ours alone: a checkpoint that someone keeps as ".old" stays.
             let old = beside(unfinished, ".old");
             check_unfinished(disk, &old)?;
-            remove_store(disk, &old).map_err(failed)?;
+            remove_left_over(disk, &old).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
             if let Err(error) = disk.rename(unfinished, dir) {
                 // Better the checkpoint before than none.
                 let _ = disk.rename(&old, dir);
                 return Err(failed(error));
             }
-            if let Err(error) = disk.rename(&old, unfinished) {
-                tracing::warn!(dir = %old.display(), %error, "the checkpoint that was replaced keeps this name");
-            }
+            disk.rename(&old, unfinished).map_err(failed)
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => Err(failed(error)),
     }
-    Ok(())
 }
 
 /// Whether a checkpoint of the same run stands at the path; anything else there is an error.
@@ -175,6 +166,15 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
     let mut name: OsString = dir.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Removes what an earlier checkpoint left under a name of ours. It may have been named last, and not durably: the names
+/// are made so first, or a power cut would bring it back under the checkpoint's name with its files gone.
+fn remove_left_over(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if disk.entry_kind(dir)?.is_some() {
+        disk.sync_dir(&parent(dir))?;
+    }
+    remove_store(disk, dir)
 }
 
 /// Removes a directory of store files; other names in it are left, and it with them.

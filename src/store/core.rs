@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
-
 use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
+use crate::planted::{Bug, planted};
 use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
@@ -20,6 +19,7 @@ use crate::store::rules::Rules;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
+use crate::sync::{Mutex, MutexGuard, RwLock};
 
 /// An open store.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Core {
             return Err(Error::invalid(format!("the store {} is open read-only", self.dir.display())).at(&self.dir));
         }
         let pid = std::process::id();
-        if pid != self.pid {
+        if pid != self.pid && !planted(Bug::WriteInForkedChild) {
             return Err(Error::invalid(format!(
                 "the store {} was opened by process {}, this is its forked child {pid}; open it read-only here",
                 self.dir.display(),
@@ -110,7 +110,7 @@ impl Core {
 
     /// Stops the writer if the lock file was deleted or replaced, or the directory renamed: another writer may be in.
     pub(crate) fn check_lock(&self) -> Result<()> {
-        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_current()) {
+        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_current()) || planted(Bug::IgnoreLostLock) {
             return Ok(());
         }
         let cause = format!("{}: the lock file was deleted or replaced, or the directory renamed", self.dir.display());

@@ -2,13 +2,22 @@
 
 use std::path::PathBuf;
 
-use parking_lot::Mutex;
-
 use crate::error::Result;
 use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
+use crate::planted::{Bug, planted};
 use crate::store::core::Core;
 use crate::store::waker::Waker;
+use crate::sync::Mutex;
+
+/// Who writes the index where it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushes {
+    /// A thread, while others go on.
+    Behind,
+    /// The call that makes it due.
+    InTurn,
+}
 
 /// The index file and the thread that writes it.
 #[derive(Debug)]
@@ -16,18 +25,27 @@ pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
     pub(crate) waker: Waker,
+    flushes: Flushes,
     file: Mutex<Option<DiskIndex>>,
 }
 
 impl Flusher {
     /// A flusher for the index of `dir`; `file` is what recovery found of use.
-    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>) -> Self {
-        Self { identity, path: dir.join(INDEX), waker: Waker::default(), file: Mutex::new(file) }
+    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, flushes: Flushes) -> Self {
+        Self { identity, path: dir.join(INDEX), waker: Waker::default(), flushes, file: Mutex::new(file) }
     }
 
-    /// One round of the thread that flushes when woken.
-    pub(crate) fn round(core: &Core) {
-        if let Err(error) = core.flusher.flush(core) {
+    /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
+    pub(crate) fn wake(&self, core: &Core) {
+        match self.flushes {
+            Flushes::InTurn => self.flush_or_warn(core),
+            Flushes::Behind => self.waker.wake(),
+        }
+    }
+
+    /// A flush whose failure is no one's error: the index is made anew at the next one.
+    pub(crate) fn flush_or_warn(&self, core: &Core) {
+        if let Err(error) = self.flush(core) {
             tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
         }
     }
@@ -58,7 +76,12 @@ impl Flusher {
             };
             changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
         }
-        let covered = published.segments.keys().copied().filter(|id| Some(*id) != published.active).collect();
+        let covered = published
+            .segments
+            .keys()
+            .copied()
+            .filter(|id| Some(*id) != published.active || planted(Bug::CoverActive))
+            .collect();
         (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
     }
 

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::{Mutex, RwLock};
-
 use crate::disk::{Access, Disk, DiskLock, EntryKind, FileSystem, LockError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
@@ -27,6 +25,7 @@ use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
 use crate::store::{RolloutStore, random};
+use crate::sync::{Mutex, RwLock};
 
 /// Opens a store; the options were checked by themselves.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
@@ -263,7 +262,7 @@ fn build(
         active: None,
     };
     Core {
-        flusher: Flusher::new(identity, &dir, disk_index),
+        flusher: Flusher::new(identity, &dir, disk_index, options.index_flushes),
         compactor: Compactor::new(options.background_compaction),
         disk: options.disk,
         dir,

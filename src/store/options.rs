@@ -8,6 +8,7 @@ use crate::disk::os::OsDisk;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
+use crate::store::flusher::Flushes;
 
 /// How arrays are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +53,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) recheck_always: bool,
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) index_flushes: Flushes,
 }
 
 impl Options {
@@ -71,6 +73,7 @@ impl Options {
             reads: Reads::Auto,
             recheck_always: false,
             disk: Arc::new(OsDisk),
+            index_flushes: Flushes::Behind,
         }
     }
 
@@ -164,6 +167,14 @@ impl Options {
     /// The file system to live on; default the operating system's.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
+        self
+    }
+
+    /// Flushes the index in the call that makes a flush due, instead of in a thread beside it: a simulated disk then sees
+    /// the same operations in every run.
+    #[doc(hidden)]
+    pub fn flush_in_turn(mut self) -> Self {
+        self.index_flushes = Flushes::InTurn;
         self
     }
 

@@ -17,6 +17,7 @@ use crate::ids::{Lsn, RolloutId};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
 use crate::index::{Entry, MemoryIndex};
+use crate::planted::{Bug, planted};
 use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
@@ -202,6 +203,10 @@ impl<'b, 's> Stage<'b, 's> {
                     let (len, max) = (cursor.len(), limits::CURSOR_BYTES_MAX);
                     return Err(Error::invalid(format!("the cursor holds {len} bytes, the limit is {max}")));
                 }
+                if planted(Bug::CursorNotInBatch) {
+                    self.staged.state.cursor = Some(Arc::clone(cursor));
+                    return Ok(Outcome::Done);
+                }
                 self.control(Event::Cursor(Arc::clone(cursor)));
                 Ok(Outcome::Done)
             }
@@ -349,7 +354,7 @@ impl<'b, 's> Stage<'b, 's> {
                 of_lineage
                     && instance == self.core.instance
                     && live.insert_lsn == entry.insert_lsn
-                    && replaces == update.replaces
+                    && (replaces == update.replaces || planted(Bug::TakeLateResult))
             });
             if current.is_none() {
                 dropped += 1;

@@ -1,13 +1,11 @@
 //! What a background thread waits for: that something is wanted, or that the store closes.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::store::core::Core;
+use crate::sync::{Condvar, Mutex, thread};
 
 /// Wakes one background thread.
 #[derive(Debug, Default)]
@@ -42,9 +40,12 @@ impl Waker {
 
     /// Does nothing for a while, or until stopped.
     pub(crate) fn rest(&self, time: Duration) {
+        /// A store that closes waits so long for a thread that rests.
+        const NAP: Duration = Duration::from_millis(10);
         let until = Instant::now() + time;
-        let mut signal = self.signal.lock();
-        while !signal.stopped && !self.changed.wait_until(&mut signal, until).timed_out() {}
+        while !self.is_stopped() && Instant::now() < until {
+            std::thread::sleep(NAP);
+        }
     }
 
     /// Waits until a round is wanted; false once stopped.
@@ -63,7 +64,7 @@ impl Waker {
         name: &str,
         waker: fn(&Core) -> &Self,
         round: fn(&Core),
-    ) -> Result<JoinHandle<()>> {
+    ) -> Result<thread::JoinHandle<()>> {
         let shared = Arc::clone(core);
         let run = move || {
             while waker(&shared).wait() {

@@ -2,16 +2,29 @@
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
 
+mod bugs;
+mod coverage;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask bugs
+       cargo xtask shuttle
+       cargo xtask coverage
        cargo xtask fuzz TARGET SECONDS
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
+shuttle
+      Runs the store under a scheduler that tries many orders of its threads' steps, and plants the bugs that only an
+      order shows.
+coverage
+      Runs the suites with counters in the code, and prints the lines of src/format, src/log and src/recovery that were
+      run and those that were not; with cargo-llvm-cov, which is installed where it is missing.
 fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
       installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.";
 
@@ -22,6 +35,9 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("bugs") => bugs::run(),
+        Some("shuttle") => bugs::run_shuttle(),
+        Some("coverage") => coverage::coverage(),
         Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");

@@ -11,13 +11,12 @@ mod retired;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::error::Result;
 use crate::log::segment::Segment;
 use crate::store::RolloutStore;
 use crate::store::core::Core;
 use crate::store::waker::Waker;
+use crate::sync::Mutex;
 use choose::{Candidate, Haste};
 use job::Step;
 
