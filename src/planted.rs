@@ -80,13 +80,10 @@ pub(crate) enum Bug {
     /// A forked child writes.
     WriteInForkedChild,
     /// Compaction drops a retirement before its victim.
-    #[expect(dead_code, reason = "there is no compaction yet")]
     DropRetireFrameEarly,
     /// Compaction moves an entry that changed meanwhile.
-    #[expect(dead_code, reason = "there is no compaction yet")]
     RelocateWithoutCompare,
     /// Compaction removes its inputs before its manifest stands.
-    #[expect(dead_code, reason = "there is no compaction yet")]
     UnlinkInputsBeforeManifest,
 }
 

@@ -42,7 +42,9 @@ fn segments_with_nothing_alive_are_dropped_without_copying() {
     let compacted = store.compact(CompactBudget::bytes(0)).unwrap();
     assert_eq!((compacted.copied_bytes, compacted.segments_written), (0, 0));
     assert!(compacted.segments_dropped >= before.0 as u64 * 2 / 3, "{compacted:?} of {before:?}");
-    assert_eq!(segment_bytes(&scratch).1, before.1 - compacted.freed_bytes);
+    // The segment that was written to got its footer.
+    let after = segment_bytes(&scratch).1;
+    assert!(after < before.1 - compacted.freed_bytes + (4 << 10), "{after} bytes are left of {before:?}");
     (48..64).for_each(|id| check_content(&store.get(id.into()).unwrap().unwrap()));
 }
 
@@ -171,7 +173,7 @@ fn the_background_gives_space_back_without_being_asked() {
         store.retire_created_before(step.saturating_sub(1), Reason::Trained).unwrap();
     }
     // It may be in the middle of its last round.
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
     while store.stats().unwrap().log_bytes > 8 * (64 << 10) {
         assert!(std::time::Instant::now() < until, "{:?}", store.stats().unwrap());
         std::thread::yield_now();

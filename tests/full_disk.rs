@@ -1,5 +1,5 @@
-//! A disk that fills up in the middle of a seal, a manifest, an index commit or a checkpoint fails that operation and no
-//! more: reads go on, and nothing half made is seen after a reopen (D12, F11).
+//! A disk that fills up in the middle of a seal, a manifest, an index commit, a checkpoint or a compaction fails that
+//! operation and no more: reads go on, and nothing half made is seen after a reopen (D12, F11).
 //!
 //! Method: each disk operation that one of them takes is refused for want of space, once or from there on; the store is
 //! read, space returns, and the next process opens it.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rollstore::disk::Disk;
 use rollstore::disk::sim::{Fault, Op, OpKind, SimDisk};
-use rollstore::{ErrorKind, Reason, RolloutStore};
+use rollstore::{CompactBudget, ErrorKind, Reason, RolloutStore};
 use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, ids, open_in_turn, options, rollout, rollout_of};
@@ -20,10 +20,11 @@ const SAVED: &str = "/saved";
 /// What is done to a store with an active segment, an index and a checkpoint.
 type Act = fn(&RolloutStore) -> Result;
 
-/// A store that fills most of its segment, behind a checkpoint.
+/// A store that fills most of its segment, behind a checkpoint whose segment is half dead.
 fn begin(disk: &SimDisk) -> RolloutStore {
     let store = open_in_turn(disk).unwrap();
-    store.insert(rollout(1, 0, 0)).unwrap();
+    store.insert(rollout_of(1, 0, 0, 3_000)).unwrap();
+    store.insert(rollout(4, 0, 0)).unwrap();
     store.checkpoint(SAVED).unwrap();
     store.flush_index().unwrap();
     store.insert(rollout_of(2, 0, 0, 7_000)).unwrap();
@@ -116,4 +117,13 @@ fn f11_no_space_in_a_checkpoint() {
     // A segment that cannot be linked is copied.
     let failed = fill_up(act, |op| op.kind != OpKind::HardLink);
     assert!(failed > 10, "{failed} checkpoints failed");
+}
+
+#[test]
+fn f11_no_space_in_a_compaction() {
+    let act: Act = |store| store.compact(CompactBudget::all()).map(drop);
+    // What could not be removed is removed by the next open; the index is made again.
+    let own = |op: &Op| op.kind != OpKind::RemoveFile && !op.path.ends_with("index.redb");
+    let failed = fill_up(act, own);
+    assert!(failed > 10, "{failed} compactions failed");
 }

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn a_length_is_kept_within_one_part_in_256_and_keeping_it_again_changes_nothing() {
-        let near_powers = (0..24).flat_map(|bit| (0..9).map(move |by| (1_u32 << bit).saturating_add(by).saturating_sub(4)));
+        let near_powers =
+            (0..24).flat_map(|bit| (0..9).map(move |by| (1_u32 << bit).saturating_add(by).saturating_sub(4)));
         for units in (0..4096).chain(near_powers).chain((0..UNITS_MAX).step_by(4099)).chain([UNITS_MAX]) {
             let kept = rounded(units);
             assert!(kept.abs_diff(units) <= units / 256, "{units} is kept as {kept}");

@@ -329,7 +329,8 @@ impl MemoryIndex {
             None => old_lsn == Lsn::NONE && !has.contains(Has::SAMPLER),
         };
         if first {
-            self.extras.entry(slot).or_default().first_old = Some(FirstOld { at, lsn: frame.lsn, units: frame.frame_units });
+            self.extras.entry(slot).or_default().first_old =
+                Some(FirstOld { at, lsn: frame.lsn, units: frame.frame_units });
         }
         let newest = frame.lsn > old_lsn;
         if newest {

@@ -9,9 +9,9 @@ pub(crate) mod batch;
 pub(crate) mod budget;
 mod checkpoint;
 mod closer;
-pub(crate) mod compact;
 pub(crate) mod column;
 pub(crate) mod column_info;
+pub(crate) mod compact;
 mod core;
 mod flusher;
 pub(crate) mod gather;
@@ -116,7 +116,12 @@ impl RolloutStore {
         let mut threads = Vec::new();
         let closer = Arc::new(Closer { core: Arc::clone(&core), threads: Mutex::default() });
         if !core.read_only {
-            threads.push(Waker::start(&core, "rollstore-index", |core| &core.flusher.waker, |core| core.flusher.flush_or_warn(core))?);
+            threads.push(Waker::start(
+                &core,
+                "rollstore-index",
+                |core| &core.flusher.waker,
+                |core| core.flusher.flush_or_warn(core),
+            )?);
             if core.compactor.in_background {
                 threads.push(Waker::start(&core, "rollstore-compact", |core| &core.compactor.waker, Compactor::round)?);
             }

@@ -38,6 +38,7 @@ pub enum Reads {
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a store is opened by `open`"]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each set by a call of its name")]
 pub struct Options {
     pub(crate) window: Option<u64>,
     pub(crate) max_version_lag: Option<u64>,

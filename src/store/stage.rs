@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::format::clock::VersionClock;
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
+use crate::index::{Entry, MemoryIndex};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
-use crate::index::{Entry, MemoryIndex};
 use crate::planted::{Bug, planted};
 use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
@@ -295,9 +295,8 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// Ends what was created before a step, by one record.
     fn retire_line(&mut self, created_before: u64, reason: Reason) -> u64 {
-        let ids = self.live_where(|index| index.created_before(created_before), |live| {
-            live.created_step < created_before
-        });
+        let ids =
+            self.live_where(|index| index.created_before(created_before), |live| live.created_step < created_before);
         let lines = &self.staged.state.retire_lines;
         let reaches_below_all = lines.iter().all(|line| line.created_before > created_before);
         if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
@@ -385,7 +384,8 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// The standing rule: the clock may have moved.
     fn retire_by_rule(&mut self) {
-        let bound = self.staged.state.clock.zip(self.core.rules.retire_after).map(|(clock, after)| clock.checked_sub(after));
+        let bound =
+            self.staged.state.clock.zip(self.core.rules.retire_after).map(|(clock, after)| clock.checked_sub(after));
         if let Some(bound) = bound.flatten() {
             self.retire_line(bound, Reason::Evicted);
         }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use rollstore::disk::map::Map;
 use rollstore::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
 
+type GiveWay = Arc<dyn Fn() + Send + Sync>;
+
 /// A disk that calls a function before and after it writes to a segment or syncs one.
 #[derive(Clone)]
 pub struct YieldingDisk {
     inner: Arc<dyn Disk>,
-    give_way: fn(),
+    give_way: GiveWay,
 }
 
 impl fmt::Debug for YieldingDisk {
@@ -25,13 +27,13 @@ impl fmt::Debug for YieldingDisk {
 impl YieldingDisk {
     /// Calls `give_way` around each write and sync of a segment on `inner`.
     #[must_use]
-    pub fn new(inner: Arc<dyn Disk>, give_way: fn()) -> Self {
-        Self { inner, give_way }
+    pub fn new(inner: Arc<dyn Disk>, give_way: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { inner, give_way: Arc::new(give_way) }
     }
 
     fn file(&self, file: Arc<dyn DiskFile>, path: &Path) -> Arc<dyn DiskFile> {
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-")) {
-            return Arc::new(LogFile { inner: file, give_way: self.give_way });
+            return Arc::new(LogFile { inner: file, give_way: Arc::clone(&self.give_way) });
         }
         file
     }
@@ -95,10 +97,15 @@ impl Disk for YieldingDisk {
     }
 }
 
-#[derive(Debug)]
 struct LogFile {
     inner: Arc<dyn DiskFile>,
-    give_way: fn(),
+    give_way: GiveWay,
+}
+
+impl fmt::Debug for LogFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogFile").field("inner", &self.inner).finish_non_exhaustive()
+    }
 }
 
 impl DiskFile for LogFile {

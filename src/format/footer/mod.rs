@@ -114,7 +114,8 @@ impl Footer {
             return Err(Fault::damaged("footer entry", 0, "ascending id and lsn", format_args!("entry {index}")));
         }
         let outside = self.entries.iter().find(|entry| {
-            let end = (u64::from(entry.offset_units) + u64::from(entry.frame_units)).saturating_mul(FRAME_ALIGN);
+            let units = u64::from(entry.offset_units).saturating_add(u64::from(entry.frame_units));
+            let end = units.saturating_mul(FRAME_ALIGN);
             let offset = u64::from(entry.offset_units).saturating_mul(FRAME_ALIGN);
             offset >= trailer.offset || end > trailer.offset || entry.lsn < self.min_lsn || entry.lsn > self.max_lsn
         });

@@ -114,11 +114,8 @@ impl Live {
             units: frame.frame_units,
             version: frame.kl_version,
         });
-        let first_old = first_old.map(|frame| FirstOld {
-            at: place(frame.lsn),
-            lsn: frame.lsn,
-            units: frame.frame_units,
-        });
+        let first_old =
+            first_old.map(|frame| FirstOld { at: place(frame.lsn), lsn: frame.lsn, units: frame.frame_units });
         Row { entry, extra: Extra { kl, first_old } }
     }
 }
@@ -283,7 +280,8 @@ fn check_scans(index: &MemoryIndex, rows: &[Row]) {
 
 fn check_groups(index: &MemoryIndex, rows: &[Row]) {
     for group in 0..4 {
-        let members: Vec<_> = rows.iter().filter(|row| row.entry.group == Some(group)).map(|row| row.entry.id).collect();
+        let members: Vec<_> =
+            rows.iter().filter(|row| row.entry.group == Some(group)).map(|row| row.entry.id).collect();
         assert_eq!((index.group_len(group), index.group(group)), (members.len(), members));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure: knows sizes alone.
 
+use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::SegmentId;
 
 /// A finished segment, by what it weighs.
@@ -15,8 +16,9 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// What a copy would not have: all but the frames that are held and the header.
     fn dead_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.live_bytes)
+        self.bytes.saturating_sub(self.live_bytes).saturating_sub(SEGMENT_HEADER_BYTES as u64)
     }
 
     fn is_half_dead(&self) -> bool {
@@ -44,12 +46,11 @@ pub(super) fn dead(candidates: &[Candidate]) -> Vec<SegmentId> {
     candidates.iter().filter(|candidate| candidate.live_bytes == 0).map(|candidate| candidate.id).collect()
 }
 
-/// Segments to copy together into one of `segment_bytes`; none where it is not worth it.
-pub(super) fn to_copy(candidates: &[Candidate], haste: Haste, segment_bytes: u64) -> Vec<SegmentId> {
+/// Segments to copy together into one of `segment_bytes`, with about `budget` bytes alive; none where it is not worth it.
+pub(super) fn to_copy(candidates: &[Candidate], haste: Haste, segment_bytes: u64, budget: u64) -> Vec<SegmentId> {
     let sum = |of: fn(&Candidate) -> u64| candidates.iter().map(of).sum::<u64>();
     let (bytes, dead_bytes) = (sum(|candidate| candidate.bytes), sum(Candidate::dead_bytes));
-    let too_dead = dead_bytes.saturating_mul(4) > bytes
-        && (haste == Haste::Asked || dead_bytes > segment_bytes);
+    let too_dead = dead_bytes.saturating_mul(4) > bytes && (haste == Haste::Asked || dead_bytes > segment_bytes);
     let mut worst: Vec<&Candidate> = match haste {
         _ if too_dead => candidates.iter().filter(|candidate| candidate.dead_bytes() * 8 >= candidate.bytes).collect(),
         Haste::Asked => candidates.iter().filter(|candidate| candidate.is_half_dead()).collect(),
@@ -64,9 +65,10 @@ pub(super) fn to_copy(candidates: &[Candidate], haste: Haste, segment_bytes: u64
             worst = small;
         }
     }
-    let mut room = segment_bytes;
+    let most = segment_bytes.min(budget);
+    let mut room = most;
     let fits = |candidate: &&&Candidate| {
-        let fits = room == segment_bytes || candidate.live_bytes <= room;
+        let fits = room == most || candidate.live_bytes <= room;
         room = room.saturating_sub(candidate.live_bytes);
         fits
     };
@@ -77,20 +79,20 @@ pub(super) fn to_copy(candidates: &[Candidate], haste: Haste, segment_bytes: u64
 mod tests {
     use super::*;
 
-    const SEGMENT: u64 = 1000;
+    const SEGMENT: u64 = 1000 << 10;
 
-    /// Candidates 1, 2, … of (bytes, live bytes).
+    /// Candidates 1, 2, … of (KiB beside the header, KiB alive).
     fn candidates(sizes: &[(u64, u64)]) -> Vec<Candidate> {
         let candidate = |(id, (bytes, live_bytes)): (u32, &(u64, u64))| Candidate {
             id: SegmentId(id),
-            bytes: *bytes,
-            live_bytes: *live_bytes,
+            bytes: (bytes << 10) + SEGMENT_HEADER_BYTES as u64,
+            live_bytes: live_bytes << 10,
         };
         (1..).zip(sizes).map(candidate).collect()
     }
 
     fn chosen(sizes: &[(u64, u64)], haste: Haste) -> Vec<u32> {
-        to_copy(&candidates(sizes), haste, SEGMENT).iter().map(|id| id.0).collect()
+        to_copy(&candidates(sizes), haste, SEGMENT, u64::MAX).iter().map(|id| id.0).collect()
     }
 
     #[test]
@@ -116,6 +118,13 @@ mod tests {
     fn an_output_is_not_longer_than_a_segment_and_a_larger_input_goes_alone() {
         assert_eq!(chosen(&[(3000, 400), (3000, 500), (3000, 600)], Haste::Asked), [1, 2]);
         assert_eq!(chosen(&[(9000, 4000), (9000, 4100)], Haste::Asked), [1]);
+    }
+
+    #[test]
+    fn a_budget_takes_whole_segments_as_far_as_it_goes_and_one_at_least() {
+        let sizes = [(1000, 300), (1000, 301), (1000, 302)];
+        let chosen = |budget: u64| to_copy(&candidates(&sizes), Haste::Asked, SEGMENT, budget << 10).len();
+        assert_eq!([1, 300, 600, 601, 903].map(chosen), [1, 1, 1, 2, 3]);
     }
 
     #[test]

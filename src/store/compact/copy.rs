@@ -94,10 +94,11 @@ impl Copy<'_> {
             let mut frames = Vec::new();
             let mut all_found = true;
             for (place, input) in inputs.iter_mut().enumerate().filter(|(_, input)| !input.stays) {
-                match retired::frames_of(input, &needed)? {
-                    Some(found) => frames.extend(found.into_iter().map(|frame| (place, frame))),
-                    None => (input.stays, all_found) = (true, false),
-                }
+                let Some(found) = retired::frames_of(input, &needed)? else {
+                    (input.stays, all_found) = (true, false);
+                    continue;
+                };
+                frames.extend(found.into_iter().map(|frame| (place, frame)));
             }
             if all_found {
                 for (place, frame) in frames {

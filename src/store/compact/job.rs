@@ -21,6 +21,7 @@ use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 use crate::log::segment::Segment;
 use crate::log::source::Source;
+use crate::planted::{Bug, planted};
 use crate::recovery::facts::{self, Facts};
 use crate::store::core::Core;
 
@@ -108,6 +109,9 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
         for some in output.moved.chunks(AT_A_TIME) {
             let mut published = core.published.write();
             for entry in some {
+                if planted(Bug::RelocateWithoutCompare) {
+                    published.index.apply(output.record.id, entry);
+                }
                 published.index.relocate(output.record.id, entry);
             }
         }
@@ -193,6 +197,9 @@ fn let_go(core: &Core, gone: &[&Input]) -> Result<()> {
     if let Err(error) = core.flusher.flush(core) {
         tracing::warn!(%error, "the index was not flushed after a compaction; it is made anew at the next flush");
     }
+    if planted(Bug::UnlinkInputsBeforeManifest) {
+        gone.iter().for_each(|input| drop(core.disk.remove_file(&input.path)));
+    }
     let relisted = core.lock_writer().and_then(|mut writer| writer.relist(core, None, &ids));
     if let Err(error) = relisted {
         core.published.write().segments.extend(taken.into_iter().map(|segment| (segment.id, segment)));
@@ -204,6 +211,6 @@ fn let_go(core: &Core, gone: &[&Input]) -> Result<()> {
             tracing::warn!(%path, %error, "could not remove a segment that nothing lies in; the next open does");
         }
     }
-    core.compactor.unlinked(taken);
+    core.compactor.unlinked(&taken);
     Ok(())
 }

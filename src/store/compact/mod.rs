@@ -107,7 +107,7 @@ impl Compactor {
         unlinked.iter().filter_map(Weak::upgrade).map(|segment| segment.published_bytes()).sum()
     }
 
-    fn unlinked(&self, segments: Vec<Arc<Segment>>) {
+    fn unlinked(&self, segments: &[Arc<Segment>]) {
         self.unlinked.lock().extend(segments.iter().map(Arc::downgrade));
     }
 }
@@ -147,19 +147,15 @@ impl RolloutStore {
         let mut done = Compacted::default();
         loop {
             let left = most.saturating_sub(done.copied_bytes);
-            match step(core, Haste::Asked, left)? {
-                Some(Step { copied_bytes, freed_bytes, dropped, written }) => {
-                    done.copied_bytes += copied_bytes;
-                    done.freed_bytes += freed_bytes;
-                    done.segments_dropped += dropped;
-                    done.segments_written += written;
-                }
-                None => {
-                    core.check_open()?;
-                    done.is_done = left > 0;
-                    return Ok(done);
-                }
-            }
+            let Some(step) = step(core, Haste::Asked, left)? else {
+                core.check_open()?;
+                done.is_done = left > 0;
+                return Ok(done);
+            };
+            done.copied_bytes += step.copied_bytes;
+            done.freed_bytes += step.freed_bytes;
+            done.segments_dropped += step.dropped;
+            done.segments_written += step.written;
         }
     }
 }
@@ -176,7 +172,7 @@ fn step(core: &Core, haste: Haste, budget: u64) -> Result<Option<Step>> {
     if budget == 0 {
         return Ok(None);
     }
-    inputs = choose::to_copy(&candidates, haste, core.segment_bytes);
+    inputs = choose::to_copy(&candidates, haste, core.segment_bytes, budget);
     if inputs.is_empty() {
         return Ok(None);
     }

@@ -10,6 +10,7 @@ use crate::format::manifest::SegmentRecord;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Lsn, RolloutId};
 use crate::log::check::{Refused, ScannedFrame};
+use crate::planted::{Bug, planted};
 use crate::recovery::facts;
 use crate::store::core::Core;
 
@@ -21,7 +22,8 @@ pub(super) fn still_needed(core: &Core, staying: &[SegmentRecord], going: &[&Inp
     let victims: HashMap<(RolloutId, Lsn), Lsn> = retired.map(|row| ((row.id, row.insert_lsn), row.lsn)).collect();
     let newest = victims.keys().map(|(_, insert_lsn)| *insert_lsn).max().unwrap_or(Lsn::NONE);
     let mut needed = BTreeSet::new();
-    for record in staying.iter().filter(|record| record.min_insert_lsn <= newest && !victims.is_empty()) {
+    let may_hold = |record: &&SegmentRecord| record.min_insert_lsn <= newest && !planted(Bug::DropRetireFrameEarly);
+    for record in staying.iter().filter(may_hold).filter(|_| !victims.is_empty()) {
         let facts = facts::of_record(&*core.disk, &core.dir, record)?;
         let inserts = facts.entries.iter().filter(|entry| entry.kind == EntryKind::Insert);
         needed.extend(inserts.filter_map(|entry| victims.get(&(entry.id, entry.insert_lsn))));

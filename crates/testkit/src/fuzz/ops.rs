@@ -262,7 +262,9 @@ impl Run {
     fn operate(&mut self, op: Op) {
         let struck = self.arm();
         let done = op.run(self.store());
-        if std::env::var("DBG").is_ok() { eprintln!("{op:?} struck {struck} -> {done:?}"); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("{op:?} struck {struck} -> {done:?}");
+        }
         self.disk.heal();
         let found = (self.store().ref_version(), self.store().kl_ref_version());
         let expected = self.model.after(&op, found);
@@ -319,7 +321,9 @@ impl Run {
     fn checkpoint(&mut self) {
         let struck = self.arm();
         let made = self.store().checkpoint(CHECKPOINT);
-        if std::env::var("DBG").is_ok() { eprintln!("checkpoint struck {struck} -> {made:?}"); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("checkpoint struck {struck} -> {made:?}");
+        }
         self.settle_fault(made.as_ref().err(), struck);
         if made.is_ok() {
             self.checkpoints.clear();
@@ -358,7 +362,9 @@ impl Run {
         self.settle_fault(closed.err().as_ref(), false);
         let struck = self.arm();
         let restored = store::options(Arc::new(self.disk.clone())).restore(CHECKPOINT, DIR);
-        if std::env::var("DBG").is_ok() { eprintln!("restore struck {struck} -> {restored:?}"); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("restore struck {struck} -> {restored:?}");
+        }
         self.settle_fault(restored.as_ref().err(), struck);
         if restored.is_ok() {
             self.model = saved;
