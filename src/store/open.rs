@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::disk::{Access, Disk, DiskLock, EntryKind, FileSystem, LockError};
 use crate::error::{Error, ErrorKind, Result};
@@ -288,5 +288,6 @@ fn build(
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,
+        appended_bytes: AtomicU64::new(0),
     }
 }
