@@ -164,6 +164,12 @@ impl Disk for OsDisk {
     }
 }
 
+/// The name of this machine, as the system knows it.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// The directory of a bare file name is the empty path, which the system does not take for the working directory.
 fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::{Manifest, ManifestKind};
-use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name};
-use crate::recovery::manifests::{self, Listing, UNFINISHED};
+use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name, unfinished_file_name};
+use crate::recovery::manifests::{self, Listing};
 use crate::store::RolloutStore;
 use crate::store::transfer::{Transfer, parent, sync_names_above};
 
@@ -85,7 +85,7 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
     manifest.segments.iter().try_for_each(|record| transfer.bring(record))?;
     let made = transfer.copied_bytes.map_or(Checkpointed::Linked, |bytes| Checkpointed::Copied { bytes });
     // Writing the manifest syncs the directory, and with it the names of the segments.
-    manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, ..manifest })?;
+    manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, owner: 0, ..manifest })?;
     Ok(made)
 }
 
@@ -181,8 +181,8 @@ fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let listing = Listing::read(disk, dir).map_err(io::Error::other)?;
     let segments = listing.segments.iter().map(|segment| segment_file_name(*segment));
     let generations = listing.generations.iter().map(|generation| manifest_file_name(*generation));
-    let others = [INDEX, UNFINISHED].map(str::to_owned);
-    for name in generations.chain(segments).chain(others) {
+    let unfinished = listing.unfinished.iter().map(|owner| unfinished_file_name(*owner));
+    for name in generations.chain(segments).chain(unfinished).chain([INDEX.to_owned()]) {
         match disk.remove_file(&dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,

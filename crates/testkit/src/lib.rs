@@ -7,6 +7,7 @@ pub mod child;
 pub mod crash;
 pub mod fuzz;
 pub mod grouping;
+pub mod hooked;
 pub mod model;
 pub mod scratch;
 pub mod settings;
