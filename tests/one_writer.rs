@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 
-use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
+use rollstore::{Error, ErrorKind, NewRollout, Options, RolloutStore};
 use rollstore_testkit::child;
 
 fn options() -> Options {
@@ -284,59 +284,4 @@ fn d10_a_store_made_under_the_old_name_is_left_alone() {
     other.close().unwrap();
     assert_eq!(options().open(&old).unwrap().ids(), [9.into()]);
     assert_eq!(options().open(&new).unwrap().ids(), [1.into()]);
-}
-
-/// Runs `act` in a forked child and returns its result.
-#[expect(unsafe_code, reason = "there is no fork without it")]
-fn forked(act: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child has this thread alone. It runs `act`, which takes no lock that another thread of this process
-    // can hold but the allocator's, which the C library keeps usable over a fork, and leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or(u8::MAX);
-        // SAFETY: `_exit` ends the process at once: no destructor and no exit handler of the parent's runs.
-        unsafe { libc::_exit(i32::from(result)) }
-    }
-    let mut status = 0;
-    // SAFETY: `pid` is a child of this process that nobody else waits for, and `status` outlives the call.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(waited, pid);
-    assert!(libc::WIFEXITED(status), "the child ended by a signal: {status:#x}");
-    libc::WEXITSTATUS(status)
-}
-
-#[test]
-fn d10_a_forked_child_cannot_write_and_takes_nothing_away() {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("rollouts");
-    let store = store_in(&dir);
-    let before = contents(&dir);
-    let parent = std::process::id();
-    let child_handle = store.clone();
-    let refused = |result: Result<(), Error>| {
-        let message = result.as_ref().map_err(ToString::to_string).err().unwrap_or_default();
-        result.is_err_and(|error| error.kind() == ErrorKind::Invalid) && message.contains(&parent.to_string())
-    };
-    let passed = forked(|| {
-        let checks = [
-            refused(child_handle.insert(NewRollout::new(2, 1)).map(drop)),
-            refused(child_handle.advance_ref_version(1, None).map(drop)),
-            refused(child_handle.retire(&[1.into()], rollstore::Reason::Other).map(drop)),
-            refused(child_handle.checkpoint(root.path().join("saved")).map(drop)),
-            refused(child_handle.allocate_ids(1).map(drop)),
-            refused(child_handle.weight_update(1, || Ok::<_, Error>(()))),
-            refused(child_handle.rewind(0, Rewind::Keep).map(drop)),
-            child_handle.get(1.into()).is_ok_and(|view| view.is_some()),
-            child_handle.close().is_ok(),
-        ];
-        u8::try_from(checks.iter().filter(|passed| **passed).count()).unwrap_or(u8::MAX)
-    });
-    assert_eq!(passed, 9, "checks that passed in the child");
-    assert_eq!(contents(&dir), before, "the child changed files");
-    assert_eq!(names(root.path()), ["rollouts"]);
-    assert_locked_by(&options().open(&dir).unwrap_err(), parent);
-    store.insert(NewRollout::new(2, 1)).unwrap();
-    store.close().unwrap();
-    assert_eq!(options().open(&dir).unwrap().len(), 2);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
@@ -110,7 +110,11 @@ impl Core {
     /// Stops the writer if the lock file was deleted or replaced, or the directory renamed: another writer may be in.
     pub(crate) fn check_lock(&self) -> Result<()> {
         let checked = self.lock.lock().as_ref().map_or(Ok(()), |owner| owner.check(&*self.disk, &self.dir));
-        checked.map_err(|cause| self.group.poison(&cause))
+        checked.map_err(|cause| match cause.kind() {
+            // Nothing is known, and nothing was written yet: whoever asks again may be told.
+            ErrorKind::Io => cause,
+            _ => self.group.poison(&cause),
+        })
     }
 
     /// Refuses to go on behind a manifest generation where another writer may not have read it.

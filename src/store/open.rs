@@ -100,7 +100,7 @@ fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Re
     };
     check_live(&manifest, dir)?;
     check_identity(options, &manifest, dir)?;
-    let mut claims = owner.claim(&mut manifest);
+    let mut claims = owner.claim(dir, &mut manifest)?;
     if owner.may_have_company() {
         // Who comes back from a long silence would write into the file that it has open.
         let index = dir.join(INDEX);
@@ -176,7 +176,7 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
         state: State::new().to_snapshot(),
         compaction: Vec::new(),
     };
-    owner.claim(&mut manifest);
+    owner.claim(dir, &mut manifest)?;
     manifests::write(disk, dir, &manifest)?;
     Ok(manifest)
 }

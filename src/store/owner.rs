@@ -148,15 +148,18 @@ impl Owner {
     }
 
     /// Moves the numbers of a manifest above those that owners before may still use (H2); true where that is new to it.
-    pub(crate) fn claim(&self, manifest: &mut Manifest) -> bool {
-        let Self::Heartbeat(heartbeat) = self else { return false };
-        let terms = heartbeat.note.term.saturating_sub(manifest.owner);
+    /// Refuses a manifest of a later owner: what is written from it would pass for that owner's own.
+    pub(crate) fn claim(&self, dir: &Path, manifest: &mut Manifest) -> Result<bool> {
+        let Self::Heartbeat(heartbeat) = self else { return Ok(false) };
+        let Some(terms) = heartbeat.note.term.checked_sub(manifest.owner) else {
+            return Err(heartbeat.fenced(dir, &format!("the owner of term {}", manifest.owner)));
+        };
         let numbers = terms.saturating_mul(limits::TERM_NUMBERS);
         manifest.generation = manifest.generation.saturating_add(numbers);
         let segments = u32::try_from(numbers).unwrap_or(u32::MAX);
         manifest.next_segment_id = manifest.next_segment_id.saturating_add(segments);
         manifest.owner = heartbeat.note.term;
-        terms > 0
+        Ok(terms > 0)
     }
 
     /// Refuses where the store is no longer ours.
@@ -207,15 +210,23 @@ impl Heartbeat {
         let term = seen.map_or(0, |seen| seen.term).max(term).saturating_add(1);
         let note = Note::new(term, random::u64(), every);
         let claim = dir.join(claim_file_name(term));
-        let file = disk.create(&claim).map_err(|error| match (error.kind(), Seen::newest(disk, dir)) {
-            (io::ErrorKind::AlreadyExists, Ok(Some(seen))) => locked(dir, &seen, "stop it, or open read-only"),
-            _ => Error::io("create", &claim, error),
-        })?;
+        let file = match disk.create(&claim) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let what = format!(
+                    "{} is being taken by another writer this moment; stop it, or open read-only",
+                    dir.display()
+                );
+                return Err(Error::new(ErrorKind::Locked, what).at(dir));
+            }
+            created => created.map_err(|error| Error::io("create", &claim, error))?,
+        };
         let named = write_note(&*file, &note)
             .map_err(|error| Error::io("write", &claim, error))
             .and_then(|()| name_owner(disk, dir, &claim, term));
         if let Err(error) = named {
-            // Of our making and not the owner's: it would look like one that is silent.
+            // Of our making: under either name it would look like an owner that is silent.
+            let _ =
+                file.write_all_vectored_at(&mut [IoSlice::new(note::beat_text(None).as_bytes())], note.beat_offset());
             let _ = disk.remove_file(&claim);
             return Err(error);
         }
@@ -306,7 +317,19 @@ struct Seen {
 impl Seen {
     /// The lock file and unfinished claims, if there are any.
     fn all(disk: &dyn Disk, dir: &Path) -> Result<Vec<Self>> {
-        let names = disk.list(dir).map_err(|error| Error::io("list", dir, error))?;
+        // A claim that was listed and is gone got the lock's name this moment, or was withdrawn: another look tells.
+        const LOOKS_MAX: u32 = 10;
+        let mut looks = 1;
+        loop {
+            match Self::listed(disk, dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => looks += 1,
+                listed => return listed.map_err(|error| Error::io("read the lock of", dir, error)),
+            }
+        }
+    }
+
+    fn listed(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Self>> {
+        let names = disk.list(dir)?;
         let mut all = Vec::new();
         for name in names.iter().filter_map(|name| name.to_str()) {
             let claimed = parse_claim_file_name(name);
@@ -314,12 +337,7 @@ impl Seen {
                 continue;
             }
             let path = dir.join(name);
-            let text = match read_text(disk, &path) {
-                Ok(text) => text,
-                // It got the lock's name this moment, or was withdrawn.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(Error::io("read", &path, error)),
-            };
+            let text = read_text(disk, &path)?;
             let note = Note::parse(&text);
             let term = claimed.or(note.as_ref().map(|note| note.term)).unwrap_or(0);
             all.push(Self { path, term, text, note });

@@ -95,7 +95,7 @@ fn repair(disk: &dyn Disk, lock: LockKind, dir: &Path) -> Result<Repaired> {
         return Ok(repaired);
     }
     let mut repair = Repair::new(disk, dir, &old)?;
-    owner.claim(&mut repair.next);
+    owner.claim(dir, &mut repair.next)?;
     for record in &old.segments {
         let path = dir.join(segment_file_name(record.id));
         if repaired.finds(&path) || record.state == SegmentState::Active {

@@ -78,7 +78,7 @@ fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Re
     let (old, listing) = target(disk, dir, &saved)?;
 
     let mut next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
-    owner.claim(&mut next);
+    owner.claim(dir, &mut next)?;
     let mut transfer = Transfer::new(disk, checkpoint, dir);
     for record in &next.segments {
         if !stands_already(disk, dir, record, old.as_ref())? {
