@@ -17,7 +17,7 @@ use std::time::Duration;
 use rollstore::disk::os::OsDisk;
 use rollstore::{ErrorKind, Reason, RolloutStore, inspect};
 use rollstore_testkit::child;
-use rollstore_testkit::settings::{random, scale, seed};
+use rollstore_testkit::settings::{self, random, seed};
 use rollstore_testkit::store::{check_content, ids, options, recompute_all, rollout_of};
 
 const ROUNDS: u64 = 200;
@@ -180,14 +180,15 @@ fn p01_a_killed_process_loses_nothing_that_it_reported_whoever_looks_on() {
         let (seen, inspected) = (reader.join().unwrap(), inspector.join().unwrap());
         (writer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), seen, inspected)
     });
-    assert!(committed > ROUNDS, "{committed} batches: the children came to commit");
-    assert!(seen > 10 && inspected > 10, "{seen} looks of the reader, {inspected} of the inspector");
+    let rounds = settings::rounds(ROUNDS);
+    assert!(committed > rounds, "{committed} batches in {rounds} rounds: the children came to commit");
+    assert!(seen > rounds / 10 && inspected > rounds / 10, "{seen} looks of the reader, {inspected} of the inspector");
 }
 
 /// The rounds of one store. Returns how many batches it holds at the end.
 fn rounds(dir: &Path, reported: &AtomicU64) -> u64 {
     let mut committed = 0;
-    for round in 0..ROUNDS * scale() {
+    for round in 0..settings::rounds(ROUNDS) {
         let acknowledged = run_and_kill(dir, round, reported).max(committed);
         // Who does not write sees the same, without the lock and before anything is recovered.
         let reader = options(Arc::new(OsDisk)).read_only(true);

@@ -61,7 +61,21 @@ impl Listing {
 
 /// The newest sound generation; `None` where the directory holds no store.
 pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
-    let listing = Listing::read(disk, dir)?;
+    let mut listing = Listing::read(disk, dir)?;
+    loop {
+        let found = newest_of(disk, dir, &listing);
+        // A writer at work replaces generations between a list of them and the opening: as long as there are newer ones,
+        // what failed was one of the past.
+        let gone = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Io);
+        let now = if gone { Listing::read(disk, dir)? } else { return found };
+        if now.generations.first() == listing.generations.first() {
+            return found;
+        }
+        listing = now;
+    }
+}
+
+fn newest_of(disk: &dyn Disk, dir: &Path, listing: &Listing) -> Result<Option<Manifest>> {
     let Some(newest) = listing.generations.first() else {
         return match listing.segments.iter().min() {
             None => Ok(None),
@@ -82,7 +96,7 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
         if let Ok(manifest) = read(disk, dir, *generation)
-            && matches_files(disk, dir, &listing, &manifest)?
+            && matches_files(disk, dir, listing, &manifest)?
         {
             tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
             return Ok(Some(manifest));

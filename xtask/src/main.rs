@@ -1,6 +1,8 @@
-//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`.
+//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`, `cargo xtask filesystems`.
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
+
+mod filesystems;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,14 @@ use std::process::{Command, ExitCode, Stdio};
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask fuzz TARGET SECONDS
+       cargo xtask filesystems [NAME ...]
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
 fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
-      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.";
+      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.
+filesystems  Runs the suites that use real files on tmpfs, ext4, xfs, btrfs, overlayfs and sshfs, as far as this machine
+      can mount them (it takes root): the others are named as skipped.";
 
 /// The variable that the long suites read.
 const SCALE: &str = "ROLLSTORE_TEST_SCALE";
@@ -23,6 +28,7 @@ fn main() -> ExitCode {
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
         Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
+        Some("filesystems") => filesystems::run(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             Ok(())
