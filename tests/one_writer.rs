@@ -130,6 +130,52 @@ fn tell_to_open(child: &mut Child) {
     child.stdin.as_mut().unwrap().write_all(b"open\n").unwrap();
 }
 
+/// The same process, to which `dir` is mounted at another path that nobody else sees; `None` where that is not allowed.
+#[cfg(target_os = "linux")]
+fn writer_through_a_mount(dir: &Path, at: &Path) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
+    let mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let wrapped = |program: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", mount, "sh"]).args([dir, at]).arg(program);
+        command
+    };
+    if !wrapped("true").status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let inner = child::command("other_writer", "writer", at);
+    let mut command = wrapped(inner.get_program().to_str().unwrap());
+    command.args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    Some((child, output))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn d10_a_second_writer_is_locked_out_through_a_bind_mount() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, at) = (root.path().join("rollouts"), root.path().join("elsewhere"));
+    std::fs::create_dir(&at).unwrap();
+    let store = store_in(&dir);
+    let Some((mut other, mut output)) = writer_through_a_mount(&dir, &at) else {
+        eprintln!("skipped: this machine allows no mounts");
+        return;
+    };
+    tell_to_open(&mut other);
+    let said = outcome(&mut output);
+    assert!(said.starts_with("Locked ") && said.contains(&format!("pid {} ", std::process::id())), "{said}");
+    end(other, output);
+    store.close().unwrap();
+    let (mut other, mut output) = writer_through_a_mount(&dir, &at).unwrap();
+    tell_to_open(&mut other);
+    assert_eq!(outcome(&mut output), "OPENED");
+    assert_locked_by(&options().open(&dir).unwrap_err(), other.id());
+    end(other, output);
+}
+
 /// How the opening went.
 fn outcome(output: &mut BufReader<std::process::ChildStdout>) -> String {
     let line = output.lines().map(Result::unwrap).find(|line| line == "OPENED" || line.contains(' ') && is_error(line));

@@ -319,10 +319,13 @@ fn explain(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {path} belongs to uid {owner} and has mode {mode:04o}"))
 }
 
+/// "Operation is not supported", as the kernel says it to itself: some cluster file systems let it out.
+const ENOTSUPP: Errno = Errno::from_raw_os_error(524);
+
 /// Tells "this file system has no locks" from other failures, in the one kind that callers look for.
 fn no_lock(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {
+        Some(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL | ENOTSUPP) => {
             io::Error::new(io::ErrorKind::Unsupported, error)
         }
         _ => error,

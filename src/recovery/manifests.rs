@@ -52,6 +52,13 @@ impl Listing {
         Ok(listing)
     }
 
+    /// A name that is somebody's data. Those that file systems and desktops leave about are nobody's.
+    pub(crate) fn stranger(&self) -> Option<&Path> {
+        let is_nobodys =
+            |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with('.') || name == "lost+found");
+        self.foreign.iter().find(|name| !is_nobodys(name)).map(PathBuf::as_path)
+    }
+
     /// The lowest number that no segment file has and the manifest did not give out. Orphans count as used.
     pub(crate) fn next_segment(&self, manifest: &Manifest) -> SegmentId {
         let above = self.segments.iter().map(|segment| segment.0.saturating_add(1)).max().unwrap_or(0);

@@ -53,11 +53,8 @@ impl RolloutStore {
         disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
         let unfinished = beside(dir, ".tmp");
         check_unfinished(disk, &unfinished)?;
-        match remove_store(disk, &unfinished) {
-            // Names that a file system keeps there for a while are in nobody's way.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            removed => removed.map_err(|error| Error::io("remove", &unfinished, error))?,
-        }
+        // The directory itself may stay, and names that a file system keeps in it for a while: they are in nobody's way.
+        clear_store(disk, &unfinished).map_err(|error| Error::io("clear", &unfinished, error))?;
         let written = write(disk, &core.dir, &unfinished, manifest)
             .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made));
         if written.is_err() {
@@ -134,7 +131,7 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
         Some(EntryKind::Directory) => {}
         Some(_) => return Err(refuse("is not a directory")),
     }
-    if let Some(name) = foreign_name(disk, dir)? {
+    if let Some(name) = Listing::read(disk, dir)?.stranger() {
         return Err(refuse(&format!("holds {}, which is no checkpoint's", name.display())));
     }
     match manifests::newest(disk, dir)? {
@@ -149,18 +146,12 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
 fn check_unfinished(disk: &dyn Disk, unfinished: &Path) -> Result<()> {
     let lock = unfinished.join(LOCK);
     let locked = disk.entry_kind(&lock).map_err(|error| Error::io("look at", &lock, error))?.is_some();
-    if !locked && foreign_name(disk, unfinished)?.is_none() {
+    if !locked && Listing::read(disk, unfinished)?.stranger().is_none() {
         return Ok(());
     }
     let name = unfinished.display();
     let what = format!("{name} is in use, and a checkpoint has this name until it is finished; choose another path");
     Err(Error::invalid(what).at(unfinished))
-}
-
-/// A name that is no store's, hidden ones aside: file systems and desktops leave those about.
-fn foreign_name(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
-    let is_hidden = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with('.'));
-    Ok(Listing::read(disk, dir)?.foreign.into_iter().find(|name| !is_hidden(name)))
 }
 
 /// A name beside `dir`.
@@ -172,6 +163,12 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
 
 /// Removes a directory of store files; other names in it are left, and it with them.
 fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    clear_store(disk, dir)?;
+    if disk.entry_kind(dir)?.is_none() { Ok(()) } else { disk.remove_dir(dir) }
+}
+
+/// Removes the store files in a directory.
+fn clear_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if disk.is_link(dir)? {
         return Err(io::Error::other("it is a link, and what it leads to may be anyone's"));
     }
@@ -188,5 +185,5 @@ fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
             other => other?,
         }
     }
-    disk.remove_dir(dir)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Opening: lock, manifest, recovery, and what the options say to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -183,9 +183,7 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
 
 /// Refuses a directory that holds something: a store is made only in an empty one.
 pub(crate) fn check_empty(listing: &Listing, dir: &Path) -> Result<()> {
-    // Names that file systems and desktops leave about are nobody's data.
-    let own = |name: &&PathBuf| !name.to_str().is_some_and(|name| name.starts_with('.') || name == "lost+found");
-    match listing.foreign.iter().find(own) {
+    match listing.stranger() {
         Some(name) => {
             let what = format!("{} is not a store and not empty: it holds {}", dir.display(), name.display());
             Err(Error::invalid(what).at(dir))

@@ -40,16 +40,16 @@ const PROGRAM_SUITES: [&str; 1] = ["replay_kill"];
 struct FileSystem {
     name: &'static str,
     /// Mounts it on a directory; `work` is for images and layers.
-    mount: fn(work: &Path, on: &Path) -> Result<Option<Server>, Skip>,
+    mount: fn(work: &Path, on: &Path, suites: &[Suite]) -> Result<Option<Server>, Skip>,
     /// Whether it is small enough to be filled.
     is_small: bool,
 }
 
 const FILE_SYSTEMS: [FileSystem; 6] = [
     FileSystem { name: "tmpfs", mount: tmpfs, is_small: true },
-    FileSystem { name: "ext4, 64 MB", mount: |work, on| image(work, on, "ext4", 64, &["-q", "-F"]), is_small: true },
-    FileSystem { name: "xfs", mount: |work, on| image(work, on, "xfs", 320, &["-q"]), is_small: false },
-    FileSystem { name: "btrfs", mount: |work, on| image(work, on, "btrfs", 256, &["-q"]), is_small: false },
+    FileSystem { name: "ext4, 64 MB", mount: |work, on, _| image(work, on, "ext4", 64, &["-q", "-F"]), is_small: true },
+    FileSystem { name: "xfs", mount: |work, on, _| image(work, on, "xfs", 320, &["-q"]), is_small: false },
+    FileSystem { name: "btrfs", mount: |work, on, _| image(work, on, "btrfs", 256, &["-q"]), is_small: false },
     FileSystem { name: "overlayfs", mount: overlay, is_small: false },
     FileSystem { name: "sshfs", mount: sshfs, is_small: false },
 ];
@@ -93,12 +93,12 @@ pub(crate) fn run(only: &[String]) -> Result<(), String> {
         let status = command.env(IN_NAMESPACE, "1").status().map_err(|error| error.to_string())?;
         return if status.success() { Ok(()) } else { Err(format!("file systems: {status}")) };
     }
-    build()?;
+    let suites = build()?;
     let (mut passed, mut skipped, mut failed) = (0, 0, 0);
     let mut report = String::new();
     let chosen = |name: &str| only.is_empty() || only.iter().any(|only| name.starts_with(only.as_str()));
     for file_system in FILE_SYSTEMS.iter().filter(|file_system| chosen(file_system.name)) {
-        let said = match file_system.run() {
+        let said = match file_system.run(&suites) {
             Ok(Ok(())) => {
                 passed += 1;
                 "passed".to_owned()
@@ -121,14 +121,14 @@ pub(crate) fn run(only: &[String]) -> Result<(), String> {
 
 impl FileSystem {
     /// Mounts it and runs every suite; the inner result is the suites'.
-    fn run(&self) -> Result<Result<(), String>, Skip> {
+    fn run(&self, suites: &[Suite]) -> Result<Result<(), String>, Skip> {
         let letters: String = self.name.chars().take_while(char::is_ascii_alphanumeric).collect();
         let work = root().join("target/filesystems").join(letters);
         let on = work.join("mounted");
         let _ = fs::remove_dir_all(&work);
         fs::create_dir_all(&on).map_err(|error| Skip(format!("{}: {error}", on.display())))?;
         eprintln!("\n=== {} on {}", self.name, on.display());
-        let server = (self.mount)(&work, &on).inspect_err(|_| {
+        let server = (self.mount)(&work, &on, suites).inspect_err(|_| {
             let _ = fs::remove_dir_all(&work);
         })?;
         let mounted = Mounted { on, work, _server: server };
@@ -136,10 +136,10 @@ impl FileSystem {
         if !runs(Command::new("mountpoint").arg(&mounted.on)) {
             return Err(Skip("nothing was mounted".to_owned()));
         }
-        Ok(self.suites(&mounted.on))
+        Ok(self.run_all(suites, &mounted.on))
     }
 
-    fn suites(&self, on: &Path) -> Result<(), String> {
+    fn run_all(&self, suites: &[Suite], on: &Path) -> Result<(), String> {
         let mut environment = vec![("TMPDIR", on.as_os_str()), ("ROLLSTORE_TEST_ROUNDS", OsStr::new(KILL_ROUNDS))];
         if on.join("rollouts").exists() {
             environment.push(("ROLLSTORE_TEST_BROUGHT", on.as_os_str()));
@@ -147,33 +147,52 @@ impl FileSystem {
         if self.is_small {
             environment.push(("ROLLSTORE_TEST_FULL_DIR", on.as_os_str()));
         }
-        let mut failed = Vec::new();
-        let library = SUITES.iter().map(|suite| ("rollstore", *suite));
-        for (package, suite) in library.chain(PROGRAM_SUITES.iter().map(|suite| ("rollstore-cli", *suite))) {
-            if !test(package, suite, &[], &environment) {
-                failed.push(suite);
-            }
-        }
+        let failed = suites.iter().filter(|suite| !suite.run(&[], &environment)).map(|suite| suite.name);
+        let failed: Vec<&str> = failed.collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
     }
 }
 
-/// Builds the tests, so that nothing is compiled on the file systems to be tested.
-fn build() -> Result<(), String> {
+/// Builds the tests and tells where each lies: they are run as they are, so that nothing is compiled in between.
+fn build() -> Result<Vec<Suite>, String> {
     let mut command = Command::new(cargo_program());
     command.args(["test", "--no-run", "-p", "rollstore", "-p", "rollstore-cli"]);
     for suite in SUITES.iter().chain(&PROGRAM_SUITES) {
         command.args(["--test", suite]);
     }
-    crate::run(command.current_dir(root()))
+    eprintln!("+ {command:?}");
+    let output = command.current_dir(root()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.map_err(|error| format!("could not start cargo: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{said}\ncargo: {}", output.status));
+    }
+    let of = |name: &'static str, package: PathBuf| {
+        let found = said.lines().find(|line| line.contains("Executable") && line.contains(&format!("tests/{name}.rs")));
+        let path = found.and_then(|line| line.split_once('(')).and_then(|(_, path)| path.strip_suffix(')'));
+        let program =
+            path.map(|path| root().join(path)).ok_or_else(|| format!("cargo does not say where {name} is"))?;
+        Ok(Suite { name, program, package })
+    };
+    let library = SUITES.iter().map(|name| of(name, root()));
+    library.chain(PROGRAM_SUITES.iter().map(|name| of(name, root().join("crates/cli")))).collect()
 }
 
-/// Runs one suite; true where it passed.
-fn test(package: &str, suite: &str, tests: &[&str], environment: &[(&str, &OsStr)]) -> bool {
-    let mut command = Command::new(cargo_program());
-    command.args(["test", "--quiet", "-p", package, "--test", suite, "--"]).args(tests).current_dir(root());
-    command.envs(environment.iter().copied());
-    crate::run(&mut command).is_ok()
+/// A test program.
+struct Suite {
+    name: &'static str,
+    program: PathBuf,
+    /// Where its tests expect to be run.
+    package: PathBuf,
+}
+
+impl Suite {
+    /// Runs the tests that `arguments` name; true where they passed.
+    fn run(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> bool {
+        let mut command = Command::new(&self.program);
+        command.arg("--quiet").args(arguments).current_dir(&self.package).envs(environment.iter().copied());
+        crate::run(&mut command).is_ok()
+    }
 }
 
 /// Runs a command of the system that makes a file system; its failure is a reason to skip.
@@ -192,7 +211,7 @@ fn mount(arguments: &[&OsStr]) -> Result<(), Skip> {
     tool("mount", arguments)
 }
 
-fn tmpfs(_work: &Path, on: &Path) -> Result<Option<Server>, Skip> {
+fn tmpfs(_work: &Path, on: &Path, _suites: &[Suite]) -> Result<Option<Server>, Skip> {
     mount(&["-t".as_ref(), "tmpfs".as_ref(), "-o".as_ref(), "size=96m".as_ref(), "tmpfs".as_ref(), on.as_ref()])?;
     Ok(None)
 }
@@ -209,13 +228,14 @@ fn image(work: &Path, on: &Path, kind: &str, megabytes: u64, options: &[&str]) -
 }
 
 /// An overlay whose lower layer holds a store already.
-fn overlay(work: &Path, on: &Path) -> Result<Option<Server>, Skip> {
+fn overlay(work: &Path, on: &Path, suites: &[Suite]) -> Result<Option<Server>, Skip> {
     let layers = ["lower", "upper", "scratch"].map(|name| work.join(name));
     for layer in &layers {
         fs::create_dir_all(layer).map_err(|error| Skip(format!("{}: {error}", layer.display())))?;
     }
     let lower = [("ROLLSTORE_TEST_BROUGHT", layers[0].as_os_str())];
-    if !test("rollstore", "brought_store", &["--exact", "make_a_store_to_be_brought"], &lower) {
+    let mut makers = suites.iter().filter(|suite| suite.name == "brought_store");
+    if !makers.all(|suite| suite.run(&["--exact", "make_a_store_to_be_brought"], &lower)) {
         return Err(Skip("no store could be made for the lower layer".to_owned()));
     }
     let [lower, upper, scratch] = layers.map(|layer| layer.display().to_string());
@@ -225,7 +245,7 @@ fn overlay(work: &Path, on: &Path) -> Result<Option<Server>, Skip> {
 }
 
 /// A directory of this machine, reached as that of another one: over SSH, with a server and keys of its own.
-fn sshfs(work: &Path, on: &Path) -> Result<Option<Server>, Skip> {
+fn sshfs(work: &Path, on: &Path, _suites: &[Suite]) -> Result<Option<Server>, Skip> {
     /// Far from what is in use; one run at a time has it.
     const PORT: &str = "42022";
     let path = |name: &str| work.join(name);
