@@ -22,7 +22,7 @@ fn options() -> Options {
 fn make(dir: &Path) {
     let store = options().open(dir).unwrap();
     for id in 0..20 {
-        store.insert(NewRollout::new(id, 1).old_logps(vec![-0.5; 5_000], 0)).unwrap();
+        store.insert(NewRollout::new(id, 1).old_logps(vec![-0.5; 4_000], 0)).unwrap();
     }
     store.retire(&[3.into()], Reason::Trained).unwrap();
     // Not closed: whoever goes on has a tail to recover, and a lock file that names a process of the past.
@@ -56,7 +56,7 @@ fn a_brought_store_is_sound_and_goes_on() {
         let store = options().reads(reads).open(&dir).unwrap();
         assert!(store.verify().unwrap().is_sound());
         let view = store.get(5.into()).unwrap().unwrap();
-        assert_eq!(view.old_logps().unwrap(), [-0.5; 5_000]);
+        assert_eq!(view.old_logps().unwrap(), [-0.5; 4_000]);
         store.insert(NewRollout::new(if reads == Reads::Mapped { 100 } else { 101 }, 1)).unwrap();
         store.close().unwrap();
     }

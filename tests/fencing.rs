@@ -21,7 +21,7 @@ use rollstore_testkit::scratch::assert_says;
 use rollstore_testkit::store::{DIR, check_content, options, rollout, rollout_of};
 
 /// So long that no beat falls into a test that counts operations.
-const NEVER_BEATS: Duration = Duration::from_secs(3600);
+const NEVER_BEATS: Duration = Duration::from_hours(1);
 
 fn heartbeat(disk: &Arc<dyn Disk>, take_over: TakeOver) -> Options {
     options(Arc::clone(disk)).lock(LockKind::Heartbeat { every: NEVER_BEATS, take_over })
@@ -98,6 +98,9 @@ fn work(store: RolloutStore, from: u64, acknowledged: &AtomicU64) -> rollstore::
     store.close()
 }
 
+/// The second owner's store, and the rollouts that it found.
+type Second = (RolloutStore, Vec<u64>);
+
 /// The second owner takes over before operation `at` of the first. Whether that operation came.
 fn taken_over_before(at: u64, when: &str) -> bool {
     let disk = unlockable();
@@ -106,7 +109,7 @@ fn taken_over_before(at: u64, when: &str) -> bool {
     begun.abandon();
 
     let acknowledged = Arc::new(AtomicU64::new(0));
-    let second: Arc<Mutex<Option<(RolloutStore, Vec<u64>)>>> = Arc::default();
+    let second: Arc<Mutex<Option<Second>>> = Arc::default();
     let (inner, count, taken, heard) =
         (Arc::clone(&disk), AtomicU64::new(0), Arc::clone(&second), Arc::clone(&acknowledged));
     let named = AtomicBool::new(false);

@@ -42,9 +42,10 @@ fn digest(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// A digest of each file but the index, which a store writes behind whenever it has the time.
+/// A digest of each file but the index, which a store writes behind whenever it has the time, and the hidden ones, under
+/// which a network file system keeps what was removed and is still open.
 fn contents(dir: &Path) -> BTreeMap<OsString, u64> {
-    let names = names(dir).into_iter().filter(|name| name != "index.redb");
+    let names = names(dir).into_iter().filter(|name| name != "index.redb" && !name.to_string_lossy().starts_with('.'));
     names.map(|name| (name.clone(), digest(&dir.join(name)))).collect()
 }
 
@@ -61,7 +62,8 @@ fn d10_a_second_writer_is_locked_out_by_every_name() {
     let dir = root.path().join("rollouts");
     let store = store_in(&dir);
     let link = root.path().join("link");
-    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    // Relative: some network file systems do not follow another one.
+    std::os::unix::fs::symlink("rollouts", &link).unwrap();
     for path in [dir.clone(), link, relative(&dir), dir.join("../rollouts/.")] {
         let error = options().open(&path).unwrap_err();
         assert_locked_by(&error, std::process::id());

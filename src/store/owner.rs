@@ -156,8 +156,12 @@ impl Owner {
         };
         let numbers = terms.saturating_mul(limits::TERM_NUMBERS);
         manifest.generation = manifest.generation.saturating_add(numbers);
-        let segments = u32::try_from(numbers).unwrap_or(u32::MAX);
-        manifest.next_segment_id = manifest.next_segment_id.saturating_add(segments);
+        let next_segment = u64::from(manifest.next_segment_id).saturating_add(numbers);
+        manifest.next_segment_id =
+            u32::try_from(next_segment).ok().filter(|next| *next < limits::SEGMENT_ID_MAX).ok_or_else(|| {
+                let what = format!("{} has no segment numbers left for term {}", dir.display(), heartbeat.note.term);
+                Error::invalid(format!("{what}; begin a new store")).at(dir)
+            })?;
         manifest.owner = heartbeat.note.term;
         Ok(terms > 0)
     }

@@ -36,11 +36,13 @@ const SUITES: [&str; 11] = [
 /// Suites of the program.
 const PROGRAM_SUITES: [&str; 1] = ["replay_kill"];
 
+/// Mounts a file system on the second directory; the first one is for images and layers.
+type Mount = fn(work: &Path, on: &Path, suites: &[Suite]) -> Result<Option<Server>, Skip>;
+
 /// A file system to run on.
 struct FileSystem {
     name: &'static str,
-    /// Mounts it on a directory; `work` is for images and layers.
-    mount: fn(work: &Path, on: &Path, suites: &[Suite]) -> Result<Option<Server>, Skip>,
+    mount: Mount,
     /// Whether it is small enough to be filled.
     is_small: bool,
 }
@@ -95,7 +97,7 @@ pub(crate) fn run(only: &[String]) -> Result<(), String> {
     }
     let suites = build()?;
     let (mut passed, mut skipped, mut failed) = (0, 0, 0);
-    let mut report = String::new();
+    let mut report = Vec::new();
     let chosen = |name: &str| only.is_empty() || only.iter().any(|only| name.starts_with(only.as_str()));
     for file_system in FILE_SYSTEMS.iter().filter(|file_system| chosen(file_system.name)) {
         let said = match file_system.run(&suites) {
@@ -112,9 +114,9 @@ pub(crate) fn run(only: &[String]) -> Result<(), String> {
                 format!("skipped: {why}")
             }
         };
-        report += &format!("{:<12} {said}\n", file_system.name);
+        report.push(format!("{:<12} {said}", file_system.name));
     }
-    eprint!("\n{report}");
+    eprintln!("\n{}", report.join("\n"));
     eprintln!("file systems: {passed} passed, {skipped} skipped, {failed} failed");
     if failed == 0 { Ok(()) } else { Err(format!("{failed} file systems failed")) }
 }
@@ -219,8 +221,7 @@ fn tmpfs(_work: &Path, on: &Path, _suites: &[Suite]) -> Result<Option<Server>, S
 /// An image of so many MB in a file.
 fn image(work: &Path, on: &Path, kind: &str, megabytes: u64, options: &[&str]) -> Result<Option<Server>, Skip> {
     let path = work.join("image");
-    let made = fs::File::create(&path).and_then(|file| file.set_len(megabytes << 20));
-    made.map_err(|error| Skip(format!("{}: {error}", path.display())))?;
+    tool("truncate", &["-s".as_ref(), format!("{megabytes}M").as_ref(), path.as_ref()])?;
     let options: Vec<&OsStr> = options.iter().map(OsStr::new).chain([path.as_os_str()]).collect();
     tool(&format!("mkfs.{kind}"), &options)?;
     mount(&["-t".as_ref(), kind.as_ref(), "-o".as_ref(), "loop".as_ref(), path.as_ref(), on.as_ref()])?;

@@ -7,15 +7,13 @@ use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::disk::os::host_name;
+use crate::limits;
 
 /// Letters of a beat.
 const BEAT_LETTERS: usize = 16;
 
 /// What stands for the beat once the owner closed the store.
 const RELEASED: &str = "released";
-
-/// Greatest term that is believed: nobody comes there by counting, and counting on from it overflows nothing.
-const TERM_MAX: u64 = 1 << 32;
 
 /// What an owner by heartbeat writes.
 #[derive(Debug, Clone)]
@@ -40,7 +38,7 @@ impl Note {
         let ["term", term, "token", token, "every", every, "ms", "beat", beat, ..] = words[..] else { return None };
         Some(Self {
             holder,
-            term: term.parse().ok().filter(|term| *term <= TERM_MAX)?,
+            term: term.parse().ok().filter(|term| *term <= limits::TERM_MAX)?,
             token: u64::from_str_radix(token, 16).ok()?,
             every: Duration::from_millis(every.parse::<u32>().ok()?.into()),
             released: beat == RELEASED,
