@@ -85,6 +85,36 @@ fn d10_who_is_taken_over_from_is_fenced_on_real_files_too() {
     first_is_fenced(&disk, &root.path().join("rollouts"));
 }
 
+/// The highest number in the names of a store's files that begin so.
+fn highest(disk: &SimDisk, prefix: &str, radix: u32) -> u64 {
+    let names = disk.list(DIR.as_ref()).unwrap();
+    let number = |name: &str| u64::from_str_radix(name.strip_prefix(prefix)?.trim_end_matches(".log"), radix).ok();
+    names.iter().filter_map(|name| number(name.to_str()?)).max().unwrap()
+}
+
+#[test]
+fn d10_what_an_owner_can_still_write_lies_below_what_the_next_one_writes() {
+    const APART: u64 = 256;
+    let disk = SimDisk::new().with_locks(false);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let numbers = || (highest(&disk, "MANIFEST-", 16), highest(&disk, "seg-", 10));
+    let removes_index =
+        || disk.trace().iter().any(|op| op.kind == OpKind::RemoveFile && op.path.ends_with("index.redb"));
+    let first = heartbeat(&shared, TakeOver::Never).open(DIR).unwrap();
+    first.insert(rollout(1, 0, 0)).unwrap();
+    let before = numbers();
+    disk.clear_trace();
+    let second = heartbeat(&shared, TakeOver::Now).open(DIR).unwrap();
+    second.insert(rollout(2, 0, 0)).unwrap();
+    let after = numbers();
+    assert!(after.0 > before.0 + APART && after.1 >= before.1 + APART, "{before:?}, then {after:?}");
+    assert!(removes_index(), "the first owner may still write into the index that it has open");
+    second.close().unwrap();
+    disk.clear_trace();
+    heartbeat(&shared, TakeOver::Never).open(DIR).unwrap();
+    assert!(!removes_index(), "who closed the store writes no more");
+}
+
 /// A trainer's steps that roll segments, retire, checkpoint and close. `acknowledged` counts the batches.
 fn work(store: RolloutStore, from: u64, acknowledged: &AtomicU64) -> rollstore::Result<()> {
     for batch in from..from + 4 {
