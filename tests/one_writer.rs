@@ -195,14 +195,15 @@ fn end(mut child: Child, mut output: BufReader<std::process::ChildStdout>) {
 }
 
 #[test]
-fn d10_another_process_is_locked_out_and_told_who_holds_it() {
+fn p02_another_process_is_locked_out_and_told_who_holds_it() {
     let root = tempfile::tempdir().unwrap();
     let store = store_in(root.path());
     let (mut other, mut output) = writer(root.path());
     tell_to_open(&mut other);
     let said = outcome(&mut output);
     assert!(said.starts_with("Locked "), "{said}");
-    assert!(said.contains(&format!("pid {} ", std::process::id())), "{said}");
+    let holder = format!("pid {} on {} since ", std::process::id(), rollstore::disk::os::host_name());
+    assert!(said.contains(&holder), "{said}");
     end(other, output);
 
     store.close().unwrap();
