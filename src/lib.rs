@@ -60,10 +60,12 @@ mod index;
 pub mod inspect;
 pub mod limits;
 mod log;
+mod planted;
 mod reason;
 mod recovery;
 mod state;
 mod store;
+mod sync;
 
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use format::dtype::{DType, Element, NarrowOverflow, narrow_bf16, narrow_f16};

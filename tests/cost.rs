@@ -270,7 +270,8 @@ fn copied_reads_ask_for_what_is_used_alone() {
     let view = store.get(1.into()).unwrap().unwrap();
     assert!(disk.counts().read_bytes <= OVERHEAD_BYTES_MAX, "a view alone reads header and descriptor");
     view.old_logps().unwrap();
-    let once = disk.counts();
+    // Reads alone are counted: the thread of the index writes meanwhile.
+    let once = disk.counts().read_bytes;
     view.old_logps().unwrap();
-    assert_eq!(disk.counts(), once, "a column is copied once a view");
+    assert_eq!(disk.counts().read_bytes, once, "a column is copied once a view");
 }

@@ -1,98 +1,119 @@
-//! A file system that is really full (D12): the batch fails, nothing acknowledged is lost, and writing goes on when space
-//! was freed.
+//! A disk that fills up in the middle of a seal, a manifest, an index commit or a checkpoint fails that operation and no
+//! more: reads go on, and nothing half made is seen after a reopen (D12, F11).
 //!
-//! Method: `ROLLSTORE_TEST_FULL_DIR` names a directory on a small file system, which is filled to the last byte.
-//! `cargo xtask filesystems` mounts one; without it there is nothing to fill, and the simulated disk stands for it
-//! (`disk_faults`).
+//! Method: each disk operation that one of them takes is refused for want of space, once or from there on; the store is
+//! read, space returns, and the next process opens it.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rollstore::{ErrorKind, NewRollout, Options, RolloutStore, limits};
+use rollstore::disk::Disk;
+use rollstore::disk::sim::{Fault, Op, OpKind, SimDisk};
+use rollstore::{ErrorKind, Reason, RolloutStore};
+use rollstore_testkit::crash::changing;
+use rollstore_testkit::state::{StoreState, assert_same};
+use rollstore_testkit::store::{DIR, ids, open_in_turn, options, rollout, rollout_of};
 
-const TOKENS: usize = 20_000;
+type Result<T = ()> = rollstore::Result<T>;
 
-fn small_disk() -> Option<PathBuf> {
-    std::env::var_os("ROLLSTORE_TEST_FULL_DIR").map(PathBuf::from)
+const SAVED: &str = "/saved";
+
+/// What is done to a store with an active segment, an index and a checkpoint.
+type Act = fn(&RolloutStore) -> Result;
+
+/// A store that fills most of its segment, behind a checkpoint.
+fn begin(disk: &SimDisk) -> RolloutStore {
+    let store = open_in_turn(disk).unwrap();
+    store.insert(rollout(1, 0, 0)).unwrap();
+    store.checkpoint(SAVED).unwrap();
+    store.flush_index().unwrap();
+    store.insert(rollout_of(2, 0, 0, 7_000)).unwrap();
+    store.retire(&ids([1]), Reason::Trained).unwrap();
+    store
 }
 
-fn options() -> Options {
-    RolloutStore::options().window(8).segment_bytes(limits::SEGMENT_BYTES_MIN * 16)
+/// The disk operations that `act` takes, and the states before and behind it.
+fn learn(act: Act) -> (Vec<Op>, [StoreState; 2]) {
+    // Reading takes operations too: the one that is counted reads nothing before.
+    let before = StoreState::of(&begin(&SimDisk::new())).unwrap();
+    let disk = SimDisk::new();
+    let store = begin(&disk);
+    let from = disk.operation_count();
+    act(&store).unwrap();
+    let until = disk.operation_count();
+    let trace = disk.trace();
+    let ops = changing(&trace).filter(|op| (from..until).contains(&op.number)).cloned().collect();
+    (ops, [before, StoreState::of(&store).unwrap()])
 }
 
-/// Takes all the space that is left, down to single bytes.
-fn fill(path: &Path) {
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-    for bytes in [1 << 20, 1 << 12, 1] {
-        while file.write_all(&vec![7; bytes]).and_then(|()| file.sync_data()).is_ok() {}
+/// No name of something unfinished is left in the store, every byte is sound, and the checkpoint opens.
+fn assert_whole(store: &RolloutStore, disk: &SimDisk, when: &str) {
+    assert!(store.verify().unwrap().is_sound(), "{when}: {:?}", store.verify());
+    let names = disk.list(DIR.as_ref()).unwrap();
+    assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "{when}: {names:?}");
+    let saved = options(Arc::new(disk.clone())).read_only(true).open(SAVED);
+    let saved = saved.unwrap_or_else(|error| panic!("{when}: the checkpoint: {error}"));
+    assert!(saved.verify().unwrap().is_sound(), "{when}: the checkpoint");
+}
+
+/// Refuses space to each operation of `act`; those that are its `own` must fail it. Returns how many did.
+fn fill_up(act: Act, own: fn(&Op) -> bool) -> u64 {
+    let (ops, states) = learn(act);
+    let mut failed = 0;
+    for (op, lasting) in ops.iter().flat_map(|op| [(op, false), (op, true)]) {
+        let when = format!("no space {} at {op:?}", if lasting { "from there on" } else { "once" });
+        let disk = SimDisk::new();
+        let store = begin(&disk);
+        if lasting {
+            disk.fail_from(op.number, Fault::Enospc);
+        } else {
+            disk.fail_at(op.number, Fault::Enospc);
+        }
+        let done = act(&store);
+        let at = disk.trace().into_iter().find(|found| found.number == op.number).unwrap();
+        assert_eq!((at.kind, &at.path), (op.kind, &op.path), "{when}: another operation was struck");
+        let refused = op.ok && !at.ok;
+        if let Err(error) = &done {
+            failed += 1;
+            assert!([ErrorKind::Full, ErrorKind::Poisoned].contains(&error.kind()), "{when}: {error}");
+        }
+        assert!(done.is_err() || !refused || !own(op), "{when}: Ok, though it was refused");
+        let shown = StoreState::of(&store).unwrap_or_else(|error| panic!("{when}: reads end: {error}"));
+        assert_same(&shown, &states[usize::from(done.is_ok())], format_args!("{when}, still open"));
+
+        // Space returns.
+        disk.heal();
+        store.abandon();
+        let disk = disk.kill();
+        let store = open_in_turn(&disk).unwrap_or_else(|error| panic!("{when}: does not open: {error}"));
+        let found = StoreState::of(&store).unwrap();
+        assert!(states.contains(&found), "{when}, reopened: {}", found.diff(&states[0]));
+        assert!(done.is_err() || found == states[1], "{when}: what was acknowledged is gone");
+        assert_whole(&store, &disk, &when);
+        store.insert(rollout(9, 0, 0)).unwrap();
+        store.checkpoint(SAVED).unwrap();
+        assert_whole(&store, &disk, &when);
     }
-}
-
-fn insert(store: &RolloutStore, id: u64) -> rollstore::Result<()> {
-    store.insert(NewRollout::new(id, 1).old_logps(vec![-0.5; TOKENS], 0)).map(drop)
-}
-
-fn check(store: &RolloutStore, acknowledged: u64) {
-    assert!(store.len() as u64 >= acknowledged, "{} of {acknowledged}", store.len());
-    for id in 0..acknowledged {
-        let view = store.get(id.into()).unwrap().unwrap_or_else(|| panic!("{id} is lost"));
-        let logps = view.old_logps().unwrap();
-        assert!(logps.len() == TOKENS && logps.iter().all(|logp| *logp == -0.5), "{id}");
-    }
+    failed
 }
 
 #[test]
-fn d12_a_full_file_system_fails_batches_and_loses_none() {
-    let Some(root) = small_disk() else { return };
-    let (dir, ballast) = (root.join("rollouts"), root.join("ballast"));
-    let mut store = options().open(&dir).unwrap();
-    let mut acknowledged = 0;
-    for round in 0..4 {
-        for _ in 0..5 {
-            insert(&store, acknowledged).unwrap();
-            acknowledged += 1;
-        }
-        fill(&ballast);
-        // The file system may still have a block here and there: it is full when a batch fails.
-        let error = loop {
-            match insert(&store, acknowledged) {
-                Ok(()) => acknowledged += 1,
-                Err(error) => break error,
-            }
-        };
-        let text = error.to_string();
-        assert!(matches!(error.kind(), ErrorKind::Full | ErrorKind::Poisoned), "round {round}: {text}");
-        assert!(text.contains("No space left") || text.contains("os error 28"), "round {round}: {text}");
-        check(&store, acknowledged);
-        let saved = store.checkpoint(root.join("saved")).map(drop);
-        assert!(!root.join("saved.tmp").exists() && (saved.is_ok() || !root.join("saved").exists()), "{saved:?}");
+fn f11_no_space_in_a_seal_and_its_manifest() {
+    let act: Act = |store| store.insert(rollout_of(3, 0, 0, 7_000)).map(drop);
+    // The index is made again at the next flush where one fails.
+    let failed = fill_up(act, |op| !op.path.ends_with("index.redb"));
+    assert!(failed > 10, "{failed} inserts failed");
+}
 
-        std::fs::remove_file(&ballast).unwrap();
-        if error.kind() == ErrorKind::Poisoned {
-            drop(store);
-            store = options().open(&dir).unwrap_or_else(|error| panic!("round {round}: {error}"));
-            // The batch that failed may be found whole.
-            acknowledged = store.len() as u64;
-        }
-        check(&store, acknowledged);
-        insert(&store, acknowledged).unwrap_or_else(|error| panic!("round {round}: space returned: {error}"));
-        acknowledged += 1;
-    }
-    store.close().unwrap();
-    let store = options().open(&dir).unwrap();
-    check(&store, acknowledged);
-    assert!(store.verify().unwrap().is_sound());
-    // Opening and closing on a full file system loses nothing either.
-    store.abandon();
-    fill(&ballast);
-    match options().open(&dir) {
-        Ok(store) => check(&store, acknowledged),
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
-    }
-    check(&options().read_only(true).open(&dir).unwrap(), acknowledged);
-    std::fs::remove_file(&ballast).unwrap();
-    let store = options().open(&dir).unwrap();
-    check(&store, acknowledged);
-    store.close().unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
+#[test]
+fn f11_no_space_in_an_index_commit() {
+    let failed = fill_up(RolloutStore::flush_index, |_| true);
+    assert!(failed > 5, "{failed} flushes failed");
+}
+
+#[test]
+fn f11_no_space_in_a_checkpoint() {
+    let act: Act = |store| store.checkpoint(SAVED).map(drop);
+    // A segment that cannot be linked is copied.
+    let failed = fill_up(act, |op| op.kind != OpKind::HardLink);
+    assert!(failed > 10, "{failed} checkpoints failed");
 }

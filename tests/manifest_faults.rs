@@ -119,3 +119,13 @@ fn f15_two_rotted_manifests_are_an_error_and_remove_nothing() {
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert_eq!((bytes::manifests(&disk, DIR).len(), bytes::segments(&disk, DIR).len()), (2, 1));
 }
+
+#[test]
+fn f15_a_generation_under_another_ones_name_is_not_believed() {
+    let (disk, _) = closed();
+    let manifests = bytes::manifests(&disk, DIR);
+    let [before, newest] = &manifests[..] else { panic!("{manifests:?}") };
+    let bytes_before = bytes::read(&disk, before);
+    bytes::write(&disk, newest, &bytes_before);
+    assert_refused(&disk, newest);
+}

@@ -1,4 +1,4 @@
-//! What an unclean stop leaves of the unsealed segment: a torn tail is dropped, damage is named (F2, F4 to F6, F17).
+//! What an unclean stop leaves of the unsealed segment: a torn tail is dropped, damage is named (F2, F4 to F6, F16, F17).
 //!
 //! Method: a simulated disk; the tail is torn by a power cut, or the bytes of its newest segment are changed by hand
 //! where a known rollout lies, which its token ids find.
@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 
 use rollstore::disk::Disk;
-use rollstore::disk::sim::SimDisk;
+use rollstore::disk::sim::{Fault, OpKind, SimDisk};
 use rollstore::{ErrorKind, RolloutStore};
 use rollstore_testkit::bytes;
+use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, TOKENS, completion_ids, open, rollout};
 
@@ -165,4 +166,25 @@ fn f17_a_torn_tail_never_comes_before_new_frames() {
     }
     assert_opens_as(&disk, states.last().unwrap(), "after all");
     assert!(disk.list(DIR.as_ref()).is_ok());
+}
+
+#[test]
+fn f16_a_recovery_that_is_stopped_leaves_the_next_one_all_that_it_found() {
+    let (disk, states) = killed(3);
+    let whole = disk.kill();
+    assert_opens_as(&whole, &states[3], "without a stop");
+    // Up to its manifest, recovery is one thread's, and its operations have the same numbers each time.
+    let trace = whole.trace();
+    let settled = trace.iter().find(|op| op.kind == OpKind::Rename).unwrap().number;
+    let mut stopped = 0;
+    for op in changing(&trace).filter(|op| op.number <= settled) {
+        let copy = disk.kill();
+        copy.fail_at(op.number, Fault::PowerCut);
+        let error = open(&copy).map(RolloutStore::abandon).expect_err("the power is gone");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        // Power that comes back as if it had never gone: every byte written is there, and every removed one is not.
+        assert_opens_as(&copy.kill(), &states[3], &format!("stopped at {op:?}"));
+        stopped += 1;
+    }
+    assert!(stopped > 5, "{stopped} operations");
 }

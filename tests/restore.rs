@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rollstore::disk::Disk;
-use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
+use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
 use rollstore::{ErrorKind, NewRollout, Options, Results, RolloutStore};
 use rollstore_testkit::values::logp;
 
@@ -233,4 +233,24 @@ fn a_copy_that_a_power_cut_left_empty_is_made_again() {
     }
     RolloutStore::restore(&saved, &fresh).unwrap();
     assert!(RolloutStore::options().open(&fresh).unwrap().verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_restore_that_cannot_read_a_segment_says_so_and_changes_nothing() {
+    for target in ["/run", "/fresh"] {
+        let disk = simulated(false);
+        if target == "/fresh" {
+            // What a restore that lost power left there.
+            disk.fail_next(OpKind::Write, "fresh/MANIFEST.tmp", Fault::Eio);
+            options().disk(Arc::new(disk.clone())).restore("/saved", target).unwrap_err();
+        }
+        let names = || disk.list(target.as_ref()).unwrap();
+        let before = names();
+        disk.fail_next(OpKind::Read, &format!("{}/seg-00000001.log", &target[1..]), Fault::Eio);
+        let error = options().disk(Arc::new(disk.clone())).restore("/saved", target).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{target}: {error}");
+        assert_eq!(names(), before, "{target}");
+        options().disk(Arc::new(disk.clone())).restore("/saved", target).unwrap();
+        assert_eq!(options().disk(Arc::new(disk.clone())).open(target).unwrap().len(), 1);
+    }
 }

@@ -169,8 +169,14 @@ impl SimDisk {
     /// then on; it can still be asked for other images of the same moment.
     #[must_use]
     pub fn crash(&self, image: CrashImage) -> Self {
-        let mut state = self.machine.state.lock();
-        state.dead = true;
+        self.machine.state.lock().dead = true;
+        self.as_if_crashed(image)
+    }
+
+    /// The disk as it would be found if the power were cut now. This one goes on.
+    #[must_use]
+    pub fn as_if_crashed(&self, image: CrashImage) -> Self {
+        let state = self.machine.state.lock();
         Self::with(State::after(&state, image::draw(&state.tree, image)))
     }
 
@@ -183,6 +189,13 @@ impl SimDisk {
         let mut tree = state.tree.clone();
         tree.forget_unnamed();
         Self::with(State::after(&state, tree))
+    }
+
+    /// A number that follows from all names and from the bytes that are read under them: where two disks differ in any,
+    /// theirs do too, but by a rare chance.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.machine.state.lock().tree.fingerprint()
     }
 
     /// How many operations succeeded since the start or the last [`Self::clear_trace`].

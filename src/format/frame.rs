@@ -13,6 +13,7 @@ use super::fault::{Fault, ensure};
 use super::kind::{FrameFlags, FrameKind, IGNORABLE, SCHEMA_CONTROL};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::limits::{BATCH_FRAMES_MAX, META_BYTES_MAX, NUMBER_MAX, RECORD_BYTES_MAX};
+use crate::planted::{Bug, planted};
 
 /// Bytes to whose multiples frames, arrays and descriptors are aligned: a cache line, and enough for any vector load.
 pub(crate) const FRAME_ALIGN: u64 = 64;
@@ -200,6 +201,8 @@ impl FrameHeader {
 /// from 128 bytes on, which header and seed reach only together.
 fn header_crc(seed: &FrameSeed, header: &[u8; HEADER_BYTES]) -> u32 {
     let (_, covered) = header.split_at(UNCOVERED_BYTES);
+    let nowhere = FrameSeed { salt: 0, segment: SegmentId(0), offset: 0 };
+    let seed = if planted(Bug::NoHeaderSeed) { &nowhere } else { seed };
     let mut input = [0; SEED_BYTES + HEADER_BYTES - UNCOVERED_BYTES];
     let (seed_bytes, rest) = input.split_at_mut(SEED_BYTES);
     let (salt, place) = seed_bytes.split_at_mut(8);

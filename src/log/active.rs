@@ -14,6 +14,7 @@ use crate::ids::{Location, Lsn};
 use crate::log::event::{Event, NewFrame};
 use crate::log::seal::FooterBuilder;
 use crate::log::segment::{ReadMode, Segment};
+use crate::planted::{Bug, planted};
 
 /// Zeros to pad an object with.
 static ZEROS: [u8; 64] = [0; 64];
@@ -47,7 +48,9 @@ impl Active {
             Error::io("write the segment header", &path, error)
         })?;
         // Sync the directory too: otherwise the new segment's name may vanish with the power.
-        disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        if !planted(Bug::SkipDirectorySync) {
+            disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+        }
         let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);
         let end = SEGMENT_HEADER_BYTES as u64;
         Ok(Self { segment: Arc::new(segment), file, end, footer: FooterBuilder::new(header.segment, header.salt) })

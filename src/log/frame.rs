@@ -13,6 +13,7 @@ use crate::format::frame::{FrameHeader, HEADER_BYTES};
 use crate::format::meta::{ArchivedRolloutMeta, ColumnRef, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::log::segment::{Bytes, Segment};
+use crate::planted::{Bug, planted};
 
 /// A rollout frame.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Frame {
         segment.populate_once(offset, offset..header_end)?;
         let header =
             FrameHeader::decode(&header, &segment.seed(offset)).map_err(|fault| segment.fault(offset, fault))?;
-        if header.rollout != id || header.lsn != lsn {
+        if (header.rollout != id || header.lsn != lsn) && !planted(Bug::AnyFrame) {
             let expected = format!("frame {lsn} of rollout {id}");
             return Err(segment.damage(
                 offset,
@@ -71,6 +72,15 @@ impl Frame {
         Ok(frame)
     }
 
+    /// Refuses a frame whose log-probs are of another version than the one they are to be served under.
+    pub(crate) fn check_version(&self, version: u64) -> Result<()> {
+        if self.header.ref_version == version {
+            return Ok(());
+        }
+        let (expected, found) = (format!("log-probs of version {version}"), self.header.ref_version);
+        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.header.rollout))
+    }
+
     /// The descriptor, read in place.
     pub(crate) fn meta(&self) -> Result<&ArchivedRolloutMeta> {
         let meta_offset = self.arrays_offset().saturating_add(self.header.body_len);
@@ -92,7 +102,7 @@ impl Frame {
         if !bytes.is_empty() {
             self.segment.verify_once(start, range, || {
                 let found = crc32fast::hash(bytes);
-                if found == column.crc {
+                if found == column.crc || planted(Bug::NoColumnCrc) {
                     return Ok(());
                 }
                 let expected = format!(

@@ -12,6 +12,7 @@ use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::Lsn;
 use crate::log::check::{Refused, ScannedFrame};
 use crate::log::source::{CHUNK_BYTES, Source};
+use crate::planted::{Bug, planted};
 
 /// Frames begin at multiples of this.
 const UNIT: usize = 64;
@@ -66,7 +67,7 @@ impl Source<'_> {
             tail.attested = tail.attested.max(frame.header.durable_lsn);
             let (is_last, lsn) = (frame.header.flags.contains(FrameFlags::BATCH_END), frame.header.lsn);
             batch.push(frame);
-            if is_last {
+            if is_last || planted(Bug::HalfBatch) {
                 batch.drain(..).try_for_each(&mut visit)?;
                 (tail.end, tail.end_lsn) = (offset, lsn);
             }

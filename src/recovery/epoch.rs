@@ -3,6 +3,7 @@
 use crate::format::manifest::Manifest;
 use crate::ids::Lsn;
 use crate::limits;
+use crate::planted::{Bug, planted};
 
 /// Makes `next` the first manifest of a new epoch of the store that `others` tell of: LSNs and versions continue above
 /// every ceiling, so that nothing which only a lost or abandoned frame knew is given a second time.
@@ -18,8 +19,12 @@ pub(crate) fn begin(next: &mut Manifest, others: &[&Manifest]) {
     let kl_version = kl_version.max(next.state.kl_clock.next);
     next.epoch = highest(|manifest| manifest.epoch) + 1;
     // No frame of this lineage lies between its last one and the ceiling.
-    next.state.lsn = Lsn::new(lsn);
-    next.state.ref_clock.next = ref_version;
+    if !planted(Bug::ReuseLsn) {
+        next.state.lsn = Lsn::new(lsn);
+    }
+    if !planted(Bug::ReuseRefVersion) {
+        next.state.ref_clock.next = ref_version;
+    }
     next.state.kl_clock.next = kl_version;
     next.lsn_ceiling = lsn + limits::LSNS_RESERVED;
     next.ref_version_ceiling = ref_version + limits::VERSIONS_RESERVED;

@@ -13,6 +13,7 @@ use crate::format::names::{
 use crate::ids::SegmentId;
 use crate::limits;
 use crate::log::segment::fault_at;
+use crate::planted::{Bug, planted};
 
 /// What the names in a directory say.
 #[derive(Debug, Default)]
@@ -103,7 +104,7 @@ fn newest_of(disk: &dyn Disk, dir: &Path, listing: &Listing) -> Result<Option<Ma
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
         if let Ok(manifest) = read(disk, dir, *generation)
-            && matches_files(disk, dir, listing, &manifest)?
+            && (matches_files(disk, dir, listing, &manifest)? || planted(Bug::BelieveOlderManifest))
         {
             tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
             return Ok(Some(manifest));
@@ -165,10 +166,12 @@ pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<
         remove_if_there(disk, &unfinished)?;
         let file = disk.create(&unfinished)?;
         file.write_all_vectored_at(&mut [IoSlice::new(&bytes)], 0)?;
-        file.sync_data()?;
+        if !planted(Bug::NameManifestBeforeSync) {
+            file.sync_data()?;
+        }
         disk.rename(&unfinished, &path)?;
         // Sync the directory too: otherwise the new name may vanish with the power.
-        disk.sync_dir(dir)
+        if planted(Bug::SkipManifestDirectorySync) { Ok(()) } else { disk.sync_dir(dir) }
     };
     written().map_err(|error| Error::io("write manifest", &path, error))?;
     // One generation is kept as a spare; a failure to remove an older one harms nobody.

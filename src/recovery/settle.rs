@@ -6,6 +6,7 @@
 
 use super::tail::UnsealedTail;
 use super::{Listed, Request, Survey, manifests};
+use crate::disk::Access;
 use crate::error::{Error, Result};
 use crate::format::kind::FrameFlags;
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
@@ -13,6 +14,7 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::log::active::Active;
 use crate::log::check::ScannedFrame;
+use crate::planted::{Bug, planted};
 
 impl Survey {
     /// Whether every segment is sealed or cut.
@@ -40,9 +42,13 @@ impl Survey {
             manifest.segments.push(SegmentRecord { state, min_insert_lsn, ..source.record });
         }
         manifest.next_segment_id = next_segment.0;
-        if !unattested.is_empty() {
+        if !unattested.is_empty() && !planted(Bug::DropUnattested) {
             manifest.segments.push(write_again(request, source, &manifest, unattested, cut.end_lsn, salt)?);
             manifest.next_segment_id = next_segment.0.saturating_add(1);
+        }
+        if planted(Bug::TruncateTornTail) {
+            let file = request.disk.open(&source.path, Access::ReadWrite).and_then(|file| file.set_len(cut.end));
+            file.map_err(|error| Error::io("truncate", &source.path, error))?;
         }
         manifest.state = state.to_snapshot();
         manifest.generation += 1;
@@ -61,7 +67,8 @@ struct Cut {
 impl Cut {
     fn of(tail: &UnsealedTail) -> Self {
         let ends_attested = |frame: &ScannedFrame| {
-            frame.header.lsn <= tail.attested && frame.header.flags.contains(FrameFlags::BATCH_END)
+            (frame.header.lsn <= tail.attested || planted(Bug::TrustUnattested))
+                && frame.header.flags.contains(FrameFlags::BATCH_END)
         };
         match tail.frames.iter().rposition(ends_attested).and_then(|at| Some((at, tail.frames.get(at)?))) {
             Some((at, frame)) => Self {

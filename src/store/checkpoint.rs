@@ -54,14 +54,18 @@ impl RolloutStore {
         let unfinished = beside(dir, ".tmp");
         check_unfinished(disk, &unfinished)?;
         // The directory itself may stay, and names that a file system keeps in it for a while: they are in nobody's way.
-        clear_store(disk, &unfinished).map_err(|error| Error::io("clear", &unfinished, error))?;
-        let written = write(disk, &core.dir, &unfinished, manifest)
-            .and_then(|made| name(disk, &unfinished, dir, replaces).map(|()| made));
-        if written.is_err() {
+        clear_left_over(disk, &unfinished).map_err(|error| Error::io("clear", &unfinished, error))?;
+        let made = write(disk, &core.dir, &unfinished, manifest).inspect_err(|_| {
             // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
             let _ = remove_store(disk, &unfinished);
+        })?;
+        name(disk, &unfinished, dir, replaces)?;
+        // Until then a power cut may bring the names from before back, and with them the checkpoint that was replaced.
+        sync_names_above(disk, dir)?;
+        if replaces && let Err(error) = remove_store(disk, &unfinished) {
+            tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
         }
-        written
+        Ok(made)
     }
 }
 
@@ -86,36 +90,30 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
     Ok(made)
 }
 
-/// Gives the finished directory its name.
+/// Gives the finished directory its name, and the unfinished one to the checkpoint that it takes the place of.
 fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Result<()> {
     let failed = |error| Error::io("name the checkpoint", dir, error);
     if !replaces {
-        disk.rename(unfinished, dir).map_err(failed)?;
-        return sync_names_above(disk, dir);
+        return disk.rename(unfinished, dir).map_err(failed);
     }
     match disk.exchange(unfinished, dir) {
-        Ok(()) => {}
+        Ok(()) => Ok(()),
         // Without an exchange there is a moment with neither name; never one with half a checkpoint.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             // Under the unfinished name, which is ours alone: a checkpoint that someone keeps as ".old" stays.
             let old = beside(unfinished, ".old");
             check_unfinished(disk, &old)?;
-            remove_store(disk, &old).map_err(failed)?;
+            clear_left_over(disk, &old).and_then(|()| remove_store(disk, &old)).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
             if let Err(error) = disk.rename(unfinished, dir) {
                 // Better the checkpoint before than none.
                 let _ = disk.rename(&old, dir);
                 return Err(failed(error));
             }
-            disk.rename(&old, unfinished).map_err(failed)?;
+            disk.rename(&old, unfinished).map_err(failed)
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => Err(failed(error)),
     }
-    sync_names_above(disk, dir)?;
-    if let Err(error) = remove_store(disk, unfinished) {
-        tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
-    }
-    Ok(())
 }
 
 /// Whether a checkpoint of the same run stands at the path; anything else there is an error.
@@ -159,6 +157,15 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
     let mut name: OsString = dir.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Removes the files that an earlier checkpoint left under a name of ours. It may have been named last, and not durably: the names
+/// are made so first, or a power cut would bring it back under the checkpoint's name with its files gone.
+fn clear_left_over(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if disk.entry_kind(dir)?.is_some() {
+        disk.sync_dir(&parent(dir))?;
+    }
+    clear_store(disk, dir)
 }
 
 /// Removes a directory of store files; other names in it are left, and it with them.

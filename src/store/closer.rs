@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-
-use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::store::core::Core;
+use crate::sync::Mutex;
+use crate::sync::thread::JoinHandle;
 
 /// What the last handle does.
 #[derive(Debug)]

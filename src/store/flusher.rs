@@ -2,20 +2,29 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 use crate::format::names::INDEX;
 use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
+use crate::planted::{Bug, planted};
 use crate::store::core::Core;
+use crate::sync::{Condvar, Mutex, thread};
+
+/// Who writes the index where it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushes {
+    /// A thread, while others go on.
+    Behind,
+    /// The call that makes it due.
+    InTurn,
+}
 
 /// The index file and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
+    flushes: Flushes,
     signal: Mutex<Signal>,
     changed: Condvar,
     file: Mutex<Option<DiskIndex>>,
@@ -29,9 +38,9 @@ struct Signal {
 
 impl Flusher {
     /// A flusher for the index of `dir`; `file` is what recovery found of use.
-    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>) -> Self {
+    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, flushes: Flushes) -> Self {
         let (signal, changed) = (Mutex::default(), Condvar::new());
-        Self { identity, path: dir.join(INDEX), signal, changed, file: Mutex::new(file) }
+        Self { identity, path: dir.join(INDEX), flushes, signal, changed, file: Mutex::new(file) }
     }
 
     /// Starts the thread that flushes when woken.
@@ -39,15 +48,16 @@ impl Flusher {
         let core = Arc::clone(core);
         thread::Builder::new().name("rollstore-index".to_owned()).spawn(move || {
             while core.flusher.wait() {
-                if let Err(error) = core.flusher.flush(&core) {
-                    tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
-                }
+                core.flusher.flush_or_warn(&core);
             }
         })
     }
 
-    /// Asks for a flush.
-    pub(crate) fn wake(&self) {
+    /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
+    pub(crate) fn wake(&self, core: &Core) {
+        if self.flushes == Flushes::InTurn {
+            return self.flush_or_warn(core);
+        }
         self.signal.lock().wanted = true;
         self.changed.notify_one();
     }
@@ -66,6 +76,12 @@ impl Flusher {
         }
         signal.wanted = false;
         !signal.stopped
+    }
+
+    fn flush_or_warn(&self, core: &Core) {
+        if let Err(error) = self.flush(core) {
+            tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
+        }
     }
 
     /// Writes what changed since the last flush, in one transaction.
@@ -94,7 +110,12 @@ impl Flusher {
             };
             changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
         }
-        let covered = published.segments.keys().copied().filter(|id| Some(*id) != published.active).collect();
+        let covered = published
+            .segments
+            .keys()
+            .copied()
+            .filter(|id| Some(*id) != published.active || planted(Bug::CoverActive))
+            .collect();
         (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
     }
 

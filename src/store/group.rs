@@ -12,15 +12,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::disk::DiskFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::Lsn;
 use crate::log::event::Event;
 use crate::log::segment::Segment;
+use crate::planted::{Bug, planted};
 use crate::state::State;
 use crate::store::core::Core;
+use crate::sync::{Condvar, Mutex};
 
 /// A batch that is written, and what readers will see of it.
 #[derive(Debug)]
@@ -130,6 +130,13 @@ impl Group {
             inner.syncing = true;
             let (target, file) = (inner.written, inner.file.clone());
             drop(inner);
+            if planted(Bug::PublishBeforeSync) || planted(Bug::IndexBeforeLog) {
+                self.publish_up_to(core, target);
+            }
+            if planted(Bug::IndexBeforeLog) {
+                let _ = core.flusher.flush(core);
+            }
+            let file = file.filter(|_| !planted(Bug::SkipFileSync));
             let synced = file.map_or(Ok(()), |file| file.sync_data());
             let synced = synced.map_err(|error| Error::io("sync the log", &core.dir, error));
             let synced = synced.and_then(|()| core.check_before_acknowledging());
@@ -138,26 +145,37 @@ impl Group {
             match synced {
                 Ok(()) if inner.poisoned.is_none() => {
                     inner.durable = target;
-                    let ready = inner.pending.partition_point(|publication| publication.last_lsn <= target);
-                    let ready: Vec<Publication> = inner.pending.drain(..ready).collect();
                     // Still the one who publishes, though the lock is let go: others may write meanwhile.
                     inner.syncing = true;
                     drop(inner);
-                    for publication in ready {
-                        publish(core, publication);
-                    }
+                    self.publish_up_to(core, target);
                     inner = self.inner.lock();
                     inner.syncing = false;
                     inner.published = target;
                 }
                 Ok(()) => {}
+                Err(_) if planted(Bug::ForgetFailedSync) => {}
                 Err(error) => {
                     drop(inner);
                     self.poison(&error);
                     inner = self.inner.lock();
                 }
             }
-            self.changed.notify_all();
+            if !planted(Bug::LoseWakeup) {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Lets readers see the batches up to `target`, in order. One thread at a time comes here.
+    fn publish_up_to(&self, core: &Core, target: Lsn) {
+        let ready: Vec<Publication> = {
+            let mut inner = self.inner.lock();
+            let count = inner.pending.partition_point(|publication| publication.last_lsn <= target);
+            inner.pending.drain(..count).collect()
+        };
+        for publication in ready {
+            publish(core, publication);
         }
     }
 }
@@ -188,7 +206,7 @@ fn publish(core: &Core, publication: Publication) {
         published.index.changes_len()
     };
     if changes >= crate::limits::INDEX_FLUSH_CHANGES {
-        core.flusher.wake();
+        core.flusher.wake(core);
     }
 }
 

@@ -4,8 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::{Mutex, RwLock};
-
 use crate::disk::{Access, EntryKind, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
@@ -27,6 +25,7 @@ use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
 use crate::store::{RolloutStore, random};
+use crate::sync::{Mutex, RwLock};
 
 /// Opens a store; the options were checked by themselves.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
@@ -255,7 +254,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         active: None,
     };
     Core {
-        flusher: Flusher::new(identity, &dir, disk_index),
+        flusher: Flusher::new(identity, &dir, disk_index, options.index_flushes),
         disk: options.disk,
         dir,
         rules: Rules {

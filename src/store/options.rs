@@ -8,6 +8,7 @@ use crate::disk::os::OsDisk;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
+use crate::store::flusher::Flushes;
 use crate::store::owner::LockKind;
 
 /// How arrays are read.
@@ -52,6 +53,7 @@ pub struct Options {
     pub(crate) recheck_always: bool,
     pub(crate) lock: LockKind,
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) index_flushes: Flushes,
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             recheck_always: false,
             lock: LockKind::File,
             disk: Arc::new(OsDisk),
+            index_flushes: Flushes::Behind,
         }
     }
 
@@ -154,6 +157,14 @@ impl Options {
     /// The file system to live on; default the operating system's.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
+        self
+    }
+
+    /// Flushes the index in the call that makes a flush due, instead of in a thread beside it: a simulated disk then sees
+    /// the same operations in every run.
+    #[doc(hidden)]
+    pub fn flush_in_turn(mut self) -> Self {
+        self.index_flushes = Flushes::InTurn;
         self
     }
 

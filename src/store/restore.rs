@@ -8,13 +8,14 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::os::OsDisk;
-use crate::disk::{Access, Disk};
+use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::CACHE_BYTES_DEFAULT;
 use crate::log::segment::ReadMode;
+use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store};
@@ -75,6 +76,9 @@ fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Re
     // Twice: no lock file is left where nothing is to be restored to, and what the lock guards is believed only under it.
     let (old, _) = target(disk, dir, &saved)?;
     let owner = Owner::take(disk, dir, lock, old.map_or(0, |old| old.owner))?;
+    // A process that was killed may have left names that are seen and not durable: nothing may be removed by a manifest
+    // that a power cut would take back.
+    disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     let (old, listing) = target(disk, dir, &saved)?;
 
     let mut next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
@@ -86,6 +90,9 @@ fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Re
         }
     }
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
+    if planted(Bug::UnlinkBeforeManifest) {
+        manifests::remove_orphans(disk, dir, &next)?;
+    }
     manifests::write(disk, dir, &next)?;
     sync_names_above(disk, dir)?;
     owner.check_before_acknowledging(disk, dir)?;
@@ -124,9 +131,7 @@ fn is_unfinished(disk: &dyn Disk, dir: &Path, saved: &Manifest, listing: &Listin
         let Some(record) = saved.segments.iter().find(|record| record.id == *id) else { return Ok(false) };
         let path = dir.join(segment_file_name(*id));
         let file = disk.open(&path, Access::Read).map_err(|error| Error::io("open segment", &path, error))?;
-        let mut header = vec![0; SEGMENT_HEADER_BYTES];
-        let header = file.read_exact_at(&mut header, 0).ok().and_then(|()| SegmentHeader::decode(&header).ok());
-        if header.is_some_and(|header| header.salt != record.salt) {
+        if read_header(&*file, &path)?.is_some_and(|header| header.salt != record.salt) {
             return Ok(false);
         }
     }
@@ -182,14 +187,10 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(Error::io("open segment", &path, error)),
     };
-    let mut header = vec![0; SEGMENT_HEADER_BYTES];
-    let read = file.read_exact_at(&mut header, 0).and_then(|()| file.len());
+    let header = read_header(&*file, &path)?;
+    let len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
     if old.is_some_and(|old| old.segments.iter().any(|listed| listed.id == record.id)) {
-        let same = read.is_ok_and(|len| {
-            let header = SegmentHeader::decode(&header);
-            header.is_ok_and(|header| header.salt == record.salt) && record.has_len(len)
-        });
-        if same {
+        if header.is_some_and(|header| header.salt == record.salt) && record.has_len(len) {
             return Ok(true);
         }
         let message = format!("{} is another segment than the checkpoint's of that number", path.display());
@@ -197,4 +198,15 @@ fn stands_already(disk: &dyn Disk, dir: &Path, record: &SegmentRecord, old: Opti
     }
     disk.remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
     Ok(false)
+}
+
+/// The header of a segment file; `None` where the file is short or begins with something else. A file that cannot be read
+/// may be any segment.
+fn read_header(file: &dyn DiskFile, path: &Path) -> Result<Option<SegmentHeader>> {
+    let mut header = vec![0; SEGMENT_HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => Ok(SegmentHeader::decode(&header).ok()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(Error::io("read the segment header", path, error)),
+    }
 }

@@ -32,7 +32,7 @@ impl Part {
         if let Some(frame) = self.frame.get() {
             return Ok(frame);
         }
-        let frame = Frame::open(&self.segment, self.at, id, self.lsn)?;
+        let frame = Frame::open(&self.segment, self.at, id, self.lsn).map_err(|error| error.of(id))?;
         Ok(self.frame.get_or_init(|| frame))
     }
 }
@@ -85,3 +85,6 @@ impl Snapshot {
         Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
+use crate::planted::{Bug, planted};
 use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
@@ -197,6 +198,10 @@ impl<'b, 's> Stage<'b, 's> {
                     let (len, max) = (cursor.len(), limits::CURSOR_BYTES_MAX);
                     return Err(Error::invalid(format!("the cursor holds {len} bytes, the limit is {max}")));
                 }
+                if planted(Bug::CursorNotInBatch) {
+                    self.staged.state.cursor = Some(Arc::clone(cursor));
+                    return Ok(Outcome::Done);
+                }
                 self.control(Event::Cursor(Arc::clone(cursor)));
                 Ok(Outcome::Done)
             }
@@ -281,7 +286,7 @@ impl<'b, 's> Stage<'b, 's> {
                 of_lineage
                     && instance == self.core.instance
                     && live.insert_lsn == entry.insert_lsn
-                    && replaces == update.replaces
+                    && (replaces == update.replaces || planted(Bug::TakeLateResult))
             });
             if current.is_none() {
                 dropped += 1;

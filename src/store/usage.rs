@@ -7,10 +7,9 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use crate::format::counters::Counters;
 use crate::log::event::Incarnation;
+use crate::sync::Mutex;
 
 /// Counts since the last tally, and the ratio guard.
 #[derive(Debug, Default)]

@@ -222,7 +222,11 @@ impl Rollout {
             Column::KlRefLogps => &self.kl,
             _ => &None,
         };
-        part.as_ref().map_or(Ok(&self.insert), |part| part.frame(self.entry.id))
+        let frame = part.as_ref().map_or(Ok(&self.insert), |part| part.frame(self.entry.id))?;
+        if *column == Column::OldLogps {
+            frame.check_version(self.entry.ref_version)?;
+        }
+        Ok(frame)
     }
 
     fn raw(&self, column: &Column) -> Result<RawColumn<'_>> {

@@ -1,10 +1,8 @@
 //! The gate between plans and weight updates: a plan is made of old weights or of new ones, never of weights in change.
 
-use std::thread::{self, ThreadId};
-
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use crate::error::{Error, Result};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Plans pass it shared, a weight update alone.
 #[derive(Debug, Default)]

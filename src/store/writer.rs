@@ -14,6 +14,7 @@ use crate::ids::{Lsn, SegmentId};
 use crate::limits;
 use crate::log::active::Active;
 use crate::log::event::{Event, NewFrame};
+use crate::planted::{Bug, planted};
 use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
@@ -73,8 +74,9 @@ impl Writer {
         }
         self.make_room(core, frames.iter().map(NewFrame::frame_len).sum())?;
         let Some(active) = &mut self.active else { return Err(Error::invalid("no segment to write to")) };
+        let durable = if planted(Bug::AttestUnsynced) { self.state.lsn } else { core.group.durable() };
         active
-            .append(&frames, &mut events, self.next_lsn, core.group.durable())
+            .append(&frames, &mut events, self.next_lsn, durable)
             .map_err(|error| core.group.poison(&error).caused_by(error))?;
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
@@ -117,7 +119,8 @@ impl Writer {
             min_insert_lsn: Lsn::NONE,
         };
         self.manifest.segments.push(record);
-        if let Err(error) = self.write_manifest(core) {
+        let listed = if planted(Bug::ListSegmentLate) { Ok(()) } else { self.write_manifest(core) };
+        if let Err(error) = listed {
             // Nothing was sealed: the segment before goes on, and the new file is an orphan.
             self.manifest.segments.pop();
             return Err(if sealed { core.group.poison(&error) } else { error });
@@ -129,7 +132,7 @@ impl Writer {
         }
         core.group.set_file(Some(Arc::clone(&active.file)));
         self.active = Some(active);
-        core.flusher.wake();
+        core.flusher.wake(core);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ const SUITES: [&str; 11] = [
     "checkpoints",
     "fencing",
     "forked_child",
-    "full_disk",
+    "full_file_system",
     "kill_nine",
     "mapped_end",
     "one_writer",

@@ -2,6 +2,8 @@
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
 
+mod bugs;
+mod coverage;
 mod filesystems;
 
 use std::env;
@@ -10,14 +12,25 @@ use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask bugs
+       cargo xtask shuttle
+       cargo xtask coverage
        cargo xtask fuzz TARGET SECONDS
        cargo xtask filesystems [NAME ...]
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
+shuttle
+      Runs the store under a scheduler that tries many orders of its threads' steps, and plants the bugs that only an
+      order shows.
+coverage
+      Runs the suites with counters in the code, and prints the lines of src/format, src/log and src/recovery that were
+      run and those that were not; with cargo-llvm-cov, which is installed where it is missing.
 fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
       installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.
-filesystems  Runs the suites that use real files on tmpfs, ext4, xfs, btrfs, overlayfs and sshfs, as far as this machine
+filesystems
+      Runs the suites that use real files on tmpfs, ext4, xfs, btrfs, overlayfs and sshfs, as far as this machine
       can mount them (it takes root): the others are named as skipped.";
 
 /// The variable that the long suites read.
@@ -27,6 +40,9 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("bugs") => bugs::run(),
+        Some("shuttle") => bugs::run_shuttle(),
+        Some("coverage") => coverage::coverage(),
         Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
         Some("filesystems") => filesystems::run(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rollstore::disk::{Access, Disk};
 
+use crate::fuzz::seal;
+
 /// The whole content of a file.
 ///
 /// # Panics
@@ -52,6 +54,26 @@ pub fn edit(disk: &dyn Disk, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = read(disk, path);
     change(&mut bytes);
     write(disk, path, &bytes);
+}
+
+/// Changes the footer of a sealed segment, under checksums that are right again, the newest manifest's among them. The
+/// change is given the footer's rows: see `docs/format.md`.
+///
+/// # Panics
+/// Where it cannot be read or written, or the segment is not sealed.
+pub fn edit_footer(disk: &dyn Disk, segment: &Path, change: impl FnOnce(&mut [u8])) {
+    let dir = segment.parent().unwrap_or(Path::new(""));
+    let mut bytes = read(disk, segment);
+    let (seed, trailer) = (seal::Seed::of(&bytes), bytes.len().saturating_sub(64));
+    let start = bytes[trailer + 24..trailer + 32].try_into().map_or(0, u64::from_le_bytes);
+    change(&mut bytes[usize::try_from(start).unwrap_or_default()..trailer]);
+    let footer_crc = seal::trailer(&mut bytes, &seed);
+    write(disk, segment, &bytes);
+    let newest = manifests(disk, dir).pop().unwrap_or_else(|| panic!("{} holds no manifest", dir.display()));
+    edit(disk, &newest, |manifest| {
+        seal::row(manifest, &seed, bytes.len(), footer_crc);
+        seal::manifest(manifest);
+    });
 }
 
 /// Removes a file's name, durably.

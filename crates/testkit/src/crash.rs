@@ -4,30 +4,37 @@
 //!
 //! A workload says which states it had acknowledged. It runs once to learn its operations, once to learn its states, and
 //! then once for each operation, at which the power goes. For each of several images of what the medium kept, the store
-//! is opened again and must show the last acknowledged state or the one that was under way, whole.
+//! is opened again and must show the last acknowledged state or the one that was under way, whole. Images of a point that
+//! are the same, byte for byte, are looked at once.
 //!
-//! Operations are numbered as they begin. The index is written by a thread of its own, so that its operations fall
-//! between others than in the run before: over a sweep the cuts still fall everywhere, yet a repetition may have to be
-//! tried more than once where the index has a part in it.
+//! Operations are numbered as they begin. Stores flush their index in turn, so that each run takes the same operations.
 //!
 //! Always true:
 //! - The states that a crash may leave are read from a run without faults, never from the run that crashed.
-//! - After each crash the store is written to again, and what it acknowledges then survives too.
+//! - After a crash the store is written to again, and what it acknowledges then survives too, under numbers that nothing
+//!   acknowledged before had, on whatever branch of its history.
+//! - A run that is cut comes to the operation that was learned under this number, or the sweep fails.
 
+mod after;
 mod end;
 mod run;
+pub mod small;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
+use std::path::PathBuf;
 
-use rollstore::RolloutStore;
 use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, Op, OpKind, SimDisk};
 
 use crate::settings::{self, random};
-use crate::state::{StoreState, assert_same};
-use crate::store;
+use crate::state::StoreState;
 
-use end::{Crash, End};
+use after::Allowed;
+use end::{Crash, End, Repeat};
+use run::Numbers;
 pub use run::Run;
 
 /// What a sweep went through; tests assert on it, so that none passes by looking at nothing.
@@ -35,11 +42,13 @@ pub use run::Run;
 pub struct Swept {
     /// Operations at which the power was cut.
     pub points: u64,
-    /// Images that were opened after the cut, those of a killed process among them.
+    /// Disks that were opened after a first crash: different images of the same power cut, and those of killed processes.
     pub images: u64,
-    /// Of those, the ones that showed the acknowledged state and not the one under way.
+    /// Pairs of a power cut and what it left: of one cut, no two with the same names and bytes.
+    pub distinct: u64,
+    /// Of the images, the ones that showed the acknowledged state and not the one under way.
     pub lost: u64,
-    /// Of those, the ones that showed the state under way, whole.
+    /// Of the images, the ones that showed the state under way, whole.
     pub kept: u64,
     /// Power cuts within a recovery.
     pub within_recovery: u64,
@@ -48,11 +57,17 @@ pub struct Swept {
 /// A workload and how its crashes are drawn.
 pub struct Sweep<'a> {
     workload: &'a dyn Fn(&mut Run) -> rollstore::Result<()>,
+    begin: SimDisk,
+    first: StoreState,
+    used: Numbers,
+    saved: Option<(PathBuf, Option<StoreState>)>,
     styles: &'a [ImageStyle],
     seeds: u64,
     depth: u32,
+    within_every: u64,
     every: u64,
     goes_on_every: u64,
+    repeat: Repeat,
 }
 
 impl fmt::Debug for Sweep<'_> {
@@ -62,10 +77,35 @@ impl fmt::Debug for Sweep<'_> {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over every style of image.
+    /// A sweep over every style of image, from an empty disk.
     #[must_use]
     pub fn of(workload: &'a dyn Fn(&mut Run) -> rollstore::Result<()>) -> Self {
-        Self { workload, styles: &ImageStyle::ALL, seeds: settings::scale(), depth: 0, every: 1, goes_on_every: 1 }
+        Self {
+            workload,
+            begin: SimDisk::new(),
+            first: StoreState::default(),
+            used: Numbers::default(),
+            saved: None,
+            styles: &ImageStyle::ALL,
+            seeds: settings::scale(),
+            depth: 0,
+            within_every: 1,
+            every: 1,
+            goes_on_every: 1,
+            repeat: Repeat::of_this_test(),
+        }
+    }
+
+    /// Begins each run on a copy of this disk, whose store shows `state`. The disk itself is dead from then on.
+    #[must_use]
+    pub fn from(self, disk: &SimDisk, state: StoreState) -> Self {
+        Self { begin: disk.clone(), used: Numbers::seen_in(&state), first: state, ..self }
+    }
+
+    /// Looks at the checkpoint at this path too, which shows `state` at first, or is not there. See [`Run::save`].
+    #[must_use]
+    pub fn saving(self, path: impl Into<PathBuf>, state: Option<StoreState>) -> Self {
+        Self { saved: Some((path.into(), state)), ..self }
     }
 
     /// Draws so many images of each style that chooses among several, times the scale.
@@ -81,6 +121,12 @@ impl<'a> Sweep<'a> {
         Self { depth, ..self }
     }
 
+    /// Does so behind one of so many images alone; a greater scale takes more of them.
+    #[must_use]
+    pub fn within_every(self, every: u64) -> Self {
+        Self { within_every: (every / settings::scale()).max(1), ..self }
+    }
+
     /// Takes one of so many operations alone, another one for each seed; a greater scale takes more of them.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
@@ -93,47 +139,74 @@ impl<'a> Sweep<'a> {
         Self { goes_on_every: every, ..self }
     }
 
+    /// How a failure is had again, where it is not by the running test's name alone.
+    #[must_use]
+    fn repeated_by(self, repeat: Repeat) -> Self {
+        Self { repeat, ..self }
+    }
+
     /// Cuts the power at each operation that changes the disk.
     ///
     /// # Panics
     /// Where a crash leaves a state that it must not.
     #[must_use]
     pub fn run(self) -> Swept {
-        let whole = Run::new(SimDisk::new(), false);
-        let trace = self.learn(whole);
-        let mut states = vec![StoreState::default()];
-        let mut learning = Run::new(SimDisk::new(), true);
-        (self.workload)(&mut learning).unwrap_or_else(|error| panic!("without faults: {error}"));
-        states.extend(learning.states.unwrap_or_default());
+        let mut whole = Run::new(self.begin.kill(), false);
+        (self.workload)(&mut whole).unwrap_or_else(|error| panic!("without faults: {error}"));
+        let trace = whole.disk.trace();
+        let mut learned = Run::new(self.begin.kill(), true);
+        (self.workload)(&mut learned).unwrap_or_else(|error| panic!("without faults: {error}"));
+        let states: Vec<&StoreState> = [&self.first].into_iter().chain(&learned.states).collect();
+        let initial = self.saved.as_ref().and_then(|(_, state)| state.as_ref());
+        let saved: Vec<Option<&StoreState>> =
+            [initial].into_iter().chain(learned.saved_states.iter().map(Some)).collect();
 
         let mut swept = Swept::default();
         let first = settings::seed() % self.every;
-        let changing = trace.iter().filter(|op| op.kind.changes_disk() && op.number % self.every == first);
-        for op in changing.filter(|op| settings::point().is_none_or(|point| point == op.number)) {
+        let wanted = |op: &&Op| op.kind.changes_disk() && op.number >= whole.first_point;
+        let taken = |op: &&Op| match settings::point() {
+            Some(point) => op.number == point,
+            None => op.number % self.every == first,
+        };
+        for op in trace.iter().filter(wanted).filter(taken) {
             swept.points += 1;
-            let disk = SimDisk::new();
+            let disk = self.begin.kill();
             disk.fail_at(op.number, Fault::PowerCut);
             let mut run = Run::new(disk.clone(), false);
             let ended = (self.workload)(&mut run);
             let cut = disk.list("".as_ref()).is_err();
             assert!(!cut || ended.is_err() || op.number + 1 >= disk.operation_count(), "an Ok after the power was cut");
-            let under_way = (run.acknowledged + 1).min(states.len() - 1);
-            let allowed = [&states[run.acknowledged], &states[under_way]];
-            let images = self.images(op.number).into_iter().map(End::PowerCut);
-            for end in images.chain([End::Kill]) {
-                let crash = Crash { point: op.number, op, end, depth: 0 };
-                let found = self.check(&disk, crash, &allowed, &mut swept);
-                swept.images += 1;
-                swept.lost += u64::from(found != *allowed[1]);
-                swept.kept += u64::from(found != *allowed[0]);
-            }
+            let at = disk.trace().into_iter().find(|found| found.number == op.number);
+            let same = at.as_ref().is_some_and(|at| (at.kind, &at.path) == (op.kind, &op.path));
+            assert!(same, "the run took another way: {at:?} instead of {op:?}");
+            let used = run.acknowledged.checked_sub(1).map_or(self.used, |last| learned.numbers[last].max(self.used));
+            let allowed = Allowed::between(&states, run.acknowledged, &saved, run.saved).above(used);
+            self.crash_at(op, &disk, &allowed, &mut swept);
         }
         swept
     }
 
-    fn learn(&self, mut run: Run) -> Vec<Op> {
-        (self.workload)(&mut run).unwrap_or_else(|error| panic!("without faults: {error}"));
-        run.disk.trace()
+    /// Looks at every image of one power cut, and at what a killed process leaves there.
+    fn crash_at(&self, op: &Op, disk: &SimDisk, allowed: &Allowed<'_>, swept: &mut Swept) {
+        let ends = self.images(op.number).into_iter().map(End::PowerCut).chain([End::Kill]);
+        let mut seen = BTreeSet::new();
+        for (place, end) in (0..).zip(ends) {
+            if settings::image().is_some_and(|image| image != place) {
+                continue;
+            }
+            let after = end.after(disk);
+            if let End::PowerCut(_) = end {
+                if !seen.insert(after.fingerprint()) {
+                    continue;
+                }
+                swept.distinct += 1;
+            }
+            let crash = Crash { op, image: place, end, depth: 0, repeat: &self.repeat };
+            let found = self.check(disk, &after, crash, self.depth, allowed, swept);
+            swept.images += 1;
+            swept.lost += u64::from(found != *allowed.under_way());
+            swept.kept += u64::from(found != *allowed.acknowledged());
+        }
     }
 
     /// The images to look at after a cut at this operation.
@@ -149,92 +222,26 @@ impl<'a> Sweep<'a> {
         };
         (0..).zip(self.styles).flat_map(of_style).collect()
     }
+}
 
-    /// Opens the disk after its crash, compares, and goes on writing. Returns what was found.
-    fn check(&self, dead: &SimDisk, crash: Crash<'_>, allowed: &[&StoreState], swept: &mut Swept) -> StoreState {
-        let disk = crash.end.after(dead);
-        let store = store::open(&disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
-        let found = StoreState::of(&store).unwrap_or_else(|error| panic!("{crash}\ncannot be read: {error}"));
-        if !allowed.contains(&&found) {
-            let diffs: Vec<String> = allowed.iter().map(|allowed| found.diff(allowed)).collect();
-            panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
-        }
-        let recovery = disk.trace();
-        if self.goes_on(crash) {
-            go_on(store, &disk, crash);
-        } else {
-            store.abandon();
-        }
-        if crash.depth < self.depth {
-            // What a power cut left is durable. What a killed process left may still be lost before it was ever served.
-            let allowed = if let End::Kill = crash.end { allowed } else { &[&found] };
-            self.crash_within(dead, crash, &recovery, allowed, swept);
-        }
-        found
-    }
+impl Add for Swept {
+    type Output = Self;
 
-    /// Whether to write on behind this crash: it takes longer than all else, and behind one within a recovery it shows
-    /// what it showed behind the one before.
-    fn goes_on(&self, crash: Crash<'_>) -> bool {
-        let every = if crash.depth == 0 { self.goes_on_every } else { 4 };
-        match crash.end {
-            End::PowerCut(image) => image.seed.is_multiple_of(every),
-            End::Kill => true,
-        }
-    }
-
-    /// Cuts the power at each operation of a recovery: the next one must come to the same state.
-    fn crash_within(
-        &self,
-        dead: &SimDisk,
-        crash: Crash<'_>,
-        recovery: &[Op],
-        allowed: &[&StoreState],
-        swept: &mut Swept,
-    ) {
-        for op in recovery.iter().filter(|op| op.kind.changes_disk()) {
-            let disk = crash.end.after(dead);
-            disk.fail_at(op.number, Fault::PowerCut);
-            if let Ok(store) = store::open(&disk) {
-                store.abandon();
-            }
-            swept.within_recovery += 1;
-            // One image a cut: their styles take turns. One cut in eight goes deeper: all of them would never end.
-            let turn = random(settings::seed(), (crash.point << 20) + (op.number << 4) + u64::from(crash.depth));
-            let style = self.styles[usize::try_from(turn).unwrap_or_default() % self.styles.len()];
-            let end = if turn.is_multiple_of(5) { End::Kill } else { End::PowerCut(CrashImage { seed: turn, style }) };
-            let sweep = Sweep { depth: if turn.is_multiple_of(8) { self.depth } else { 0 }, ..*self };
-            sweep.check(&disk, Crash { end, depth: crash.depth + 1, ..crash }, allowed, swept);
+    fn add(self, other: Self) -> Self {
+        Self {
+            points: self.points + other.points,
+            images: self.images + other.images,
+            distinct: self.distinct + other.distinct,
+            lost: self.lost + other.lost,
+            kept: self.kept + other.kept,
+            within_recovery: self.within_recovery + other.within_recovery,
         }
     }
 }
 
-/// Writes to a recovered store: what it acknowledges must survive a power cut and one more reopen.
-fn go_on(store: RolloutStore, disk: &SimDisk, crash: Crash<'_>) {
-    let fail = |error: rollstore::Error| -> StoreState { panic!("{crash}\nthen: {error}") };
-    let written = || {
-        let (step, version) = (store.clock().unwrap_or(0), store.ref_version());
-        let mut batch = store.batch();
-        let id = store.allocate_ids(1)?.next().unwrap_or(0.into());
-        batch.insert(store::rollout(id.get(), step, version))?;
-        batch.cursor(b"behind the crash");
-        batch.commit()?;
-        StoreState::of(&store)
-    };
-    let written = written().unwrap_or_else(fail);
-    store.abandon();
-
-    for style in [ImageStyle::NothingUnsynced, ImageStyle::TornSectors] {
-        let disk = disk.crash(CrashImage { seed: crash.point, style });
-        let reopened = || {
-            let store = store::open(&disk)?;
-            let state = StoreState::of(&store)?;
-            store.close()?;
-            Ok(state)
-        };
-        let when = format_args!("{crash}\nthen written to and cut again, {style:?}");
-        assert_same(&reopened().unwrap_or_else(fail), &written, when);
-        assert_same(&reopened().unwrap_or_else(fail), &written, format_args!("{when}, closed and opened again"));
+impl Sum for Swept {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod bytes;
 pub mod child;
+pub mod cores;
 pub mod crash;
 pub mod fuzz;
 pub mod grouping;
@@ -14,3 +15,4 @@ pub mod settings;
 pub mod state;
 pub mod store;
 pub mod values;
+pub mod yielding;

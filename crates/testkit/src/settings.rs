@@ -28,6 +28,20 @@ pub fn point() -> Option<u64> {
     number("ROLLSTORE_TEST_POINT")
 }
 
+/// The one image at each point that a crash suite is to look at, from `ROLLSTORE_TEST_IMAGE`: its place, from 0; `None`
+/// for all of them.
+#[must_use]
+pub fn image() -> Option<u64> {
+    number("ROLLSTORE_TEST_IMAGE")
+}
+
+/// The one sequence of operations that a crash suite is to look at, from `ROLLSTORE_TEST_SEQUENCE`: names with commas
+/// between them; `None` for all.
+#[must_use]
+pub fn sequence() -> Option<String> {
+    env::var("ROLLSTORE_TEST_SEQUENCE").ok()
+}
+
 /// A number from the environment; a value that is none fails the test rather than being passed over.
 fn number<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;

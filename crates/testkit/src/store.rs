@@ -29,6 +29,14 @@ pub fn open(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutSt
     options(Arc::new(disk.clone())).open(DIR)
 }
 
+/// Opens the store in [`DIR`] with its index flushed in turn: every run of a workload takes the same operations.
+///
+/// # Errors
+/// As for [`Options::open`].
+pub fn open_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
+    options(Arc::new(disk.clone())).flush_in_turn().open(DIR)
+}
+
 /// Old logps of a rollout as `version` makes them.
 #[must_use]
 pub fn old_logps(id: u64, version: u64, tokens: usize) -> Vec<f32> {

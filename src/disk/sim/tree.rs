@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -182,6 +183,23 @@ impl Tree {
             Node::File(content) => named.contains(inode) || content.is_open() || content.is_locked(),
             Node::Directory(_) => true,
         });
+    }
+
+    /// A hash of all names and of the bytes that are read under them.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut unvisited = vec![ROOT];
+        while let Some(inode) = unvisited.pop() {
+            match self.nodes.get(&inode) {
+                Some(Node::File(content)) => (content.cached.len(), crc32fast::hash(&content.cached)).hash(&mut hasher),
+                Some(Node::Directory(directory)) => {
+                    directory.live.keys().collect::<Vec<_>>().hash(&mut hasher);
+                    unvisited.extend(directory.live.values());
+                }
+                None => {}
+            }
+        }
+        hasher.finish()
     }
 
     fn directories(&self) -> impl Iterator<Item = &Directory> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+// Not those of the scheduler: the heartbeat follows the clock.
 use parking_lot::{Condvar, Mutex};
 
 use super::note::{Note, beat_text};

@@ -12,9 +12,9 @@ mod input;
 mod judge;
 mod look;
 mod manifest;
-mod ops;
+pub mod ops;
 mod planted;
-mod seal;
+pub(crate) mod seal;
 pub mod seeds;
 mod segment;
 

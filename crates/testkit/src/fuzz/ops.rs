@@ -9,8 +9,9 @@ use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
 use rollstore::{Error, ErrorKind, Reason, Rewind, RolloutStore, inspect};
 
-use crate::fuzz::Input;
+use crate::fuzz::{Input, seeds};
 use crate::model::{Model, Op, Part, Row};
+use crate::settings::random;
 use crate::state::StoreState;
 use crate::store::{self, DIR};
 
@@ -40,6 +41,40 @@ pub fn ops(bytes: &[u8]) {
     run.check_sound();
 }
 
+/// What a long run went through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ran {
+    /// Power cuts.
+    pub crashes: u64,
+    /// Of those, the ones in the middle of a recovery.
+    pub within_recovery: u64,
+}
+
+/// Runs so many operations that follow from the seed; now and then the power goes, and goes again within the recovery.
+///
+/// # Panics
+/// Where the store differs from the model.
+#[must_use]
+pub fn long_run(seed: u64, steps: u64) -> Ran {
+    /// More than any operation takes.
+    const STEP_BYTES: usize = 96;
+    let mut run = Run::begin();
+    for step in 0..steps {
+        let bytes = seeds::random_bytes(random(seed, step), STEP_BYTES);
+        let mut input = Input::new(&bytes);
+        if input.below(8) == 0 {
+            run.armed = Some((input.below(96), Fault::PowerCut));
+            run.image = image(&mut input);
+            run.crash(image(&mut input));
+        } else {
+            run.step(&mut input);
+        }
+    }
+    run.reopen();
+    run.check_sound();
+    run.ran
+}
+
 /// A store under test and what is known of it.
 struct Run {
     disk: SimDisk,
@@ -58,6 +93,7 @@ struct Run {
     armed: Option<(u64, Fault)>,
     /// What a power cut in the middle of an operation leaves.
     image: CrashImage,
+    ran: Ran,
 }
 
 /// What may have happened, though it failed.
@@ -69,7 +105,7 @@ enum Pending {
 impl Run {
     fn begin() -> Self {
         let disk = SimDisk::new();
-        let store = store::open(&disk).unwrap_or_else(|error| panic!("a new store: {error}"));
+        let store = store::open_in_turn(&disk).unwrap_or_else(|error| panic!("a new store: {error}"));
         Self {
             disk,
             store: Some(store),
@@ -80,6 +116,7 @@ impl Run {
             failed: false,
             armed: None,
             image: CrashImage { seed: 0, style: ImageStyle::NothingUnsynced },
+            ran: Ran::default(),
         }
     }
 
@@ -314,6 +351,7 @@ impl Run {
 
     /// Cuts the power and opens what is left.
     fn crash(&mut self, image: CrashImage) {
+        self.ran.crashes += 1;
         // The store must not write once more when it goes.
         let after = self.disk.crash(image);
         self.store.take().into_iter().for_each(RolloutStore::abandon);
@@ -328,15 +366,16 @@ impl Run {
             self.settle_fault(closed.err().as_ref(), false);
         }
         let struck = self.arm();
-        let mut opened = store::open(&self.disk);
+        let mut opened = store::open_in_turn(&self.disk);
         self.settle_fault(opened.as_ref().err(), struck || self.is_dead());
         if self.is_dead() {
+            (self.ran.crashes, self.ran.within_recovery) = (self.ran.crashes + 1, self.ran.within_recovery + 1);
             let after = self.disk.crash(self.image);
             opened.into_iter().for_each(RolloutStore::abandon);
             self.disk = after;
-            opened = store::open(&self.disk);
+            opened = store::open_in_turn(&self.disk);
         } else if opened.is_err() {
-            opened = store::open(&self.disk);
+            opened = store::open_in_turn(&self.disk);
         }
         let store = opened.unwrap_or_else(|error| panic!("does not open: {error}"));
         let found = StoreState::of(&store).unwrap_or_else(|error| panic!("cannot be read: {error}"));

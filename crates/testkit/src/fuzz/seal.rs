@@ -13,7 +13,7 @@ const UNIT_BYTES: usize = 64;
 
 /// What seeds the checksums of a segment's frames.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seed {
+pub(crate) struct Seed {
     salt: [u8; 8],
     segment: [u8; 4],
     base_lsn: u64,
@@ -21,7 +21,7 @@ pub(super) struct Seed {
 
 impl Seed {
     /// The seed that a sound segment's header page tells.
-    pub(super) fn of(page: &[u8]) -> Self {
+    pub(crate) fn of(page: &[u8]) -> Self {
         Self { salt: array(page, 64), segment: array(page, 36), base_lsn: u64::from_le_bytes(array(page, 72)) }
     }
 
@@ -67,7 +67,7 @@ pub(super) fn frames(bytes: &mut [u8], seed: &Seed, in_order: bool) {
 
 /// Gives a sealed segment's trailer its magic, this segment's numbers and right checksums. Returns the payload's, which
 /// the manifest has too.
-pub(super) fn trailer(bytes: &mut [u8], seed: &Seed) -> [u8; 4] {
+pub(crate) fn trailer(bytes: &mut [u8], seed: &Seed) -> [u8; 4] {
     let Some(at) = bytes.len().checked_sub(TRAILER_BYTES) else { return [0; 4] };
     put(bytes, at, &[0xf5, 0x52, 0x6f, 0x6c, 0x46, 0x74, 0x72, 0x1a, 1, 0, 0, 0]);
     put(bytes, at + 12, &seed.segment);
@@ -84,7 +84,7 @@ pub(super) fn trailer(bytes: &mut [u8], seed: &Seed) -> [u8; 4] {
 }
 
 /// Makes the manifest's row of the segment with this salt say that it is sealed, of this length.
-pub(super) fn row(manifest: &mut [u8], seed: &Seed, len: usize, footer_crc: [u8; 4]) {
+pub(crate) fn row(manifest: &mut [u8], seed: &Seed, len: usize, footer_crc: [u8; 4]) {
     let rows = (64..manifest.len().saturating_sub(56)).step_by(8);
     let row = rows.into_iter().find(|at| manifest[*at..].starts_with(&seed.salt()));
     let row = row.expect("the manifest lists the segment");
@@ -94,7 +94,7 @@ pub(super) fn row(manifest: &mut [u8], seed: &Seed, len: usize, footer_crc: [u8;
 }
 
 /// Makes a manifest's magic, payload length and checksum right.
-pub(super) fn manifest(bytes: &mut [u8]) {
+pub(crate) fn manifest(bytes: &mut [u8]) {
     let Some(payload_len) = bytes.len().checked_sub(68) else { return };
     put(bytes, 0, &[0xf5, 0x52, 0x6f, 0x6c, 0x4d, 0x61, 0x6e, 0x1a]);
     put(bytes, 32, &(payload_len as u64).to_le_bytes());

@@ -134,6 +134,11 @@ impl Model {
         self.clock
     }
 
+    /// Every live rollout, by id.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.rollouts.keys().copied()
+    }
+
     /// The last label that an advance was given.
     #[must_use]
     pub fn label(&self) -> Option<u64> {
@@ -146,9 +151,11 @@ impl Model {
     /// The kind of error that refuses the operation.
     pub fn after(&self, op: &Op, found: (u64, u64)) -> Result<Self, Refused> {
         // Once to count the versions that it takes, and once with the numbers that the store gave them.
-        let counted = self.numbered_from(op, (0, 0))?;
-        let first = |found: u64, issued: u64| (found + 1).saturating_sub(issued);
-        let first = (first(found.0, counted.ref_clock.issued), first(found.1, counted.kl_clock.issued));
+        let next = (self.ref_clock.current() + 1, self.kl_clock.current() + 1);
+        let counted = self.numbered_from(op, next)?;
+        // Where the store refused the operation it gave none: they must not be those of the versions before.
+        let first = |found: u64, issued: u64, next: u64| (found + 1).saturating_sub(issued).max(next);
+        let first = (first(found.0, counted.ref_clock.issued, next.0), first(found.1, counted.kl_clock.issued, next.1));
         self.numbered_from(op, first)
     }
 

@@ -19,6 +19,15 @@ fn nothing_unsynced_and_everything_are_the_two_ends() {
 }
 
 #[test]
+fn a_disk_goes_on_behind_an_image_of_what_a_crash_would_leave() {
+    let (disk, file) = with_file(b"old");
+    write(&file, b"new", 0).unwrap();
+    let nothing = disk.as_if_crashed(image(ImageStyle::NothingUnsynced, 0));
+    file.sync_data().unwrap();
+    assert_eq!((read(&nothing, "f"), read(&disk, "f")), (b"old".to_vec(), b"new".to_vec()));
+}
+
+#[test]
 fn synced_bytes_survive_every_image() {
     for style in ImageStyle::ALL {
         let (disk, _file) = with_file(&[3; 5000]);
@@ -164,4 +173,29 @@ fn any_mix_of_writes_and_lengths_gives_an_image_between_its_ends() {
             assert!(!made_up || style == ImageStyle::Garbage, "bytes that nobody wrote, in {style:?}");
         }
     }
+}
+
+#[test]
+fn disks_of_other_names_or_bytes_have_other_fingerprints() {
+    let (disk, file) = with_file(b"old");
+    let first = disk.fingerprint();
+    assert_eq!(disk.kill().fingerprint(), first, "a copy is the same");
+    drop(file);
+    let (disk, file) = with_file(b"old");
+    assert_eq!(disk.fingerprint(), first, "and so is one of the same making");
+    let mut seen = vec![first];
+    let mut is_new = |disk: &SimDisk| {
+        assert!(!seen.contains(&disk.fingerprint()));
+        seen.push(disk.fingerprint());
+    };
+    write(&file, b"OLD", 0).unwrap();
+    is_new(&disk);
+    file.set_len(4).unwrap();
+    is_new(&disk);
+    disk.rename(path("f"), path("g")).unwrap();
+    is_new(&disk);
+    disk.create_dir_all(path("d")).unwrap();
+    is_new(&disk);
+    disk.rename(path("g"), path("d/g")).unwrap();
+    is_new(&disk);
 }
