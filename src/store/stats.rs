@@ -46,6 +46,8 @@ pub struct Stats {
     pub appended_bytes: u64,
     /// Bytes that compaction wrote since the store was opened: write amplification is what both wrote, by what commits did.
     pub compacted_bytes: u64,
+    /// Bytes of memory that the index takes.
+    pub index_bytes: u64,
     /// Number of segments.
     pub segments: u64,
     /// LSN of the last frame that readers see.
@@ -128,6 +130,7 @@ impl RolloutStore {
             pinned_bytes: self.core.compactor.pinned_bytes(),
             appended_bytes: self.core.appended_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.core.compactor.copied_bytes(),
+            index_bytes: published.index.memory_bytes(),
             segments: published.segments.len() as u64,
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,
