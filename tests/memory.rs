@@ -11,6 +11,8 @@ use rollstore::{NewRollout, Reason, RolloutStore};
 const BYTES_MAX: u64 = 110;
 /// Rollouts in a batch, which are those of one step.
 const BATCH: u64 = 512;
+/// The same, for counting by.
+const STEP: usize = 512;
 
 fn rollouts() -> u64 {
     if std::env::var_os("ROLLSTORE_SOAK").is_some() { 1_000_000 } else { 200_000 }
@@ -38,7 +40,7 @@ fn a_rollout_takes_little_memory_which_is_told_and_given_back() {
     insert(&store, 0..BATCH);
     let before = anonymous_bytes();
     let count = rollouts();
-    for first in (BATCH..count).step_by(BATCH as usize) {
+    for first in (BATCH..count).step_by(STEP) {
         insert(&store, first..(first + BATCH).min(count));
     }
     store.flush_index().unwrap();
