@@ -85,7 +85,9 @@ fn lines_that_descend_are_all_kept_and_a_higher_one_takes_their_place() {
     let store = filled(&scratch);
     for step in [8, 6, 4, 2] {
         store.retire_created_before(step, Reason::Trained).unwrap();
-        (0..8).for_each(|id| drop(store.insert(rollout(id + step * 100, id, 0))));
+        for id in 0..8 {
+            store.insert(rollout(id + step * 100, id, 0)).unwrap();
+        }
     }
     let store = assert_stays(&scratch, store);
     assert_eq!(store.would_retire(&Retirement::CreatedBefore(2)), 2);
@@ -98,7 +100,9 @@ fn versions_and_groups_end_as_of_the_call() {
     let scratch = Scratch::new();
     let store = filled(&scratch);
     let version = store.advance_ref_version(9, None).unwrap();
-    (40..44).for_each(|id| drop(store.insert(rollout(id, 9, version)).unwrap()));
+    for id in 40..44 {
+        store.insert(rollout(id, 9, version)).unwrap();
+    }
     assert_eq!(store.group(3), ids(12..16));
     assert_eq!(store.would_retire(&Retirement::Groups(vec![3, 3, 7])), 8);
     assert_eq!(store.retire_groups(&[3, 7, 3], Reason::Stale).unwrap(), 8);
