@@ -20,6 +20,7 @@ use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::rules::Rules;
+use crate::store::sweep::aside::Asides;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
@@ -284,6 +285,7 @@ fn build(
         usage: Usage::default(),
         unreadable: Mutex::default(),
         gate: WeightGate::default(),
+        asides: Asides::default(),
         checkpointing: Mutex::default(),
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::clock::VersionClock;
 use crate::format::entry::{EntryKind, FrameEntry, Has};
+use crate::format::manifest::{SweepProgress, SweepRecord};
 use crate::ids::{Lsn, RolloutId};
 use crate::index::{Entry, MemoryIndex};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
 use crate::planted::{Bug, planted};
 use crate::reason::Reason;
-use crate::state::{Next, State, next_version};
+use crate::state::{Next, State, next_version, oldest_finished};
 use crate::store::core::Core;
 use crate::store::prepare::Prepared;
 use crate::store::retirement::Retirement;
@@ -47,6 +48,14 @@ pub(crate) enum Op<'a> {
         step: u64,
     },
     Cursor(Arc<[u8]>),
+    /// How far a sweep comes with the results before it; passed over where it, or the lineage of the versions on `clock`,
+    /// is not what it was at hand-out.
+    Sweep {
+        name: String,
+        clock: Clock,
+        was: Option<SweepProgress>,
+        now: Option<SweepProgress>,
+    },
     /// Counters and id ceiling, whatever changed.
     Tally {
         id_ceiling: u64,
@@ -88,6 +97,8 @@ pub(crate) enum Outcome {
         dropped: u64,
     },
     Version(u64),
+    /// Something else came between: nothing was written.
+    PassedOver,
 }
 
 /// A live rollout as a later operation sees it.
@@ -210,6 +221,7 @@ impl<'b, 's> Stage<'b, 's> {
                 self.control(Event::Cursor(Arc::clone(cursor)));
                 Ok(Outcome::Done)
             }
+            Op::Sweep { name, clock, was, now } => self.sweep(name, *clock, *was, *now),
             Op::Tally { id_ceiling } => {
                 self.id_ceiling = Some(*id_ceiling);
                 Ok(Outcome::Done)
@@ -382,6 +394,25 @@ impl<'b, 's> Stage<'b, 's> {
         }
     }
 
+    fn sweep(
+        &mut self,
+        name: &str,
+        clock: Clock,
+        was: Option<SweepProgress>,
+        now: Option<SweepProgress>,
+    ) -> Result<Outcome> {
+        let state = &self.staged.state;
+        let versions = if clock == Clock::Ref { &state.ref_clock } else { &state.kl_clock };
+        if state.sweep(name) != was || now.is_some_and(|now| !versions.contains(now.version)) {
+            return Ok(Outcome::PassedOver);
+        }
+        if was.is_none() && now.is_some() {
+            check_room_for_sweep(&state.sweeps)?;
+        }
+        self.control(Event::Sweep { name: name.to_owned(), progress: now });
+        Ok(Outcome::Done)
+    }
+
     /// The standing rule: the clock may have moved.
     fn retire_by_rule(&mut self) {
         let bound =
@@ -471,6 +502,17 @@ impl<'b, 's> Stage<'b, 's> {
         }
         Ok(())
     }
+}
+
+/// Refuses another sweep where there are too many that are not finished.
+pub(crate) fn check_room_for_sweep(sweeps: &[SweepRecord]) -> Result<()> {
+    let max = limits::SWEEPS_MAX;
+    if sweeps.len() < max || oldest_finished(sweeps).is_some() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{max} sweeps are under way, which is the limit; finish one, or forget_sweep those that no one goes on with"
+    )))
 }
 
 /// The version that stands for log-probs that `versions` made: an abandoned one if there is any, else the oldest; the
