@@ -66,9 +66,19 @@ impl Aside {
         self.failures.get(rollout).is_some_and(|failure| failure.given_up)
     }
 
+    /// How often the rollout failed.
+    pub(super) fn attempts(&self, rollout: &Incarnation) -> u32 {
+        self.failures.get(rollout).map_or(0, |failure| failure.attempts)
+    }
+
     /// Whether there is anything to try again.
     pub(super) fn is_retryable(&self) -> bool {
-        self.failures.values().any(|failure| !failure.given_up)
+        self.fewest_attempts().is_some()
+    }
+
+    /// How often those failed that are to be tried again next; `None` where there are none.
+    pub(super) fn fewest_attempts(&self) -> Option<u32> {
+        self.failures.values().filter(|failure| !failure.given_up).map(|failure| failure.attempts).min()
     }
 
     /// The rollouts are handed out now. Whatever becomes of the closure, they are tried alone the next time, unless a result
@@ -95,7 +105,7 @@ impl Aside {
 
     /// The computation of this one failed.
     pub(super) fn fail(&mut self, rollout: Incarnation, reason: String, retries: u32) {
-        let attempts = self.failures.get(&rollout).map_or(0, |failure| failure.attempts).saturating_add(1);
+        let attempts = self.attempts(&rollout).saturating_add(1);
         self.failures.insert(rollout, Failure { attempts, given_up: attempts > retries, is_suspect: false, reason });
     }
 
@@ -114,13 +124,17 @@ impl Aside {
         self.failures.clear();
     }
 
-    /// Begins anew where the weights are others, and forgets rollouts that are gone.
-    pub(super) fn refresh(&mut self, version: u64, is_live: impl Fn(&Incarnation) -> bool) {
+    /// Begins anew where the weights are others.
+    pub(super) fn with_version(&mut self, version: u64) {
         if self.version != version {
             self.failures.clear();
         }
         self.version = version;
-        self.failures.retain(|rollout, _| is_live(rollout));
+    }
+
+    /// Forgets rollouts that are not to be computed any more.
+    pub(super) fn keep(&mut self, is_left: impl Fn(&Incarnation) -> bool) {
+        self.failures.retain(|rollout, _| is_left(rollout));
     }
 
     /// What failed, by id.
@@ -216,11 +230,11 @@ mod tests {
     #[test]
     fn other_weights_begin_anew() {
         let mut aside = Aside::default();
-        aside.refresh(1, |_| true);
+        aside.with_version(1);
         aside.fail(rollout(1), "no".to_owned(), 0);
-        aside.refresh(1, |_| true);
+        aside.with_version(1);
         assert!(aside.has(&rollout(1)));
-        aside.refresh(2, |_| true);
+        aside.with_version(2);
         assert!(!aside.has(&rollout(1)));
     }
 }

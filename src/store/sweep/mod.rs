@@ -12,8 +12,10 @@ mod run;
 
 use crate::error::{Error, Result};
 use crate::format::entry::EntryKind;
-use crate::ids::Lsn;
+use crate::format::manifest::SweepRecord;
+use crate::ids::{Lsn, RolloutId};
 use crate::limits;
+use crate::log::event::Clock;
 use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
@@ -142,6 +144,8 @@ pub struct SweepStatus {
     pub step: u64,
     /// The version that it last computed with: a ref version, or a version of the KL reference.
     pub version: u64,
+    /// What it handed out last; `None` once it is finished.
+    pub last: Option<RolloutId>,
     /// Whether the pass came to its end.
     pub finished: bool,
 }
@@ -165,11 +169,12 @@ impl RolloutStore {
     /// for a new one.
     #[must_use]
     pub fn sweeps(&self) -> Vec<SweepStatus> {
-        let status = |sweep: &crate::format::manifest::SweepRecord| SweepStatus {
+        let status = |sweep: &SweepRecord| SweepStatus {
             name: sweep.name.clone(),
             began: sweep.progress.began,
             step: sweep.progress.step,
             version: sweep.progress.version,
+            last: sweep.progress.at.map(|at| RolloutId::new(at.id)),
             finished: sweep.progress.at.is_none(),
         };
         self.core.published.read().state.sweeps.iter().map(status).collect()
@@ -184,8 +189,8 @@ impl RolloutStore {
         if was.is_none() {
             return Ok(false);
         }
-        let clock = crate::log::event::Clock::Ref;
-        let written = self.commit(&[Op::Sweep { name: name.to_owned(), clock, was, now: None }])?;
+        let forget = Op::Sweep { name: name.to_owned(), clock: Clock::Ref, was, now: None };
+        let written = self.commit(&[forget])?;
         Ok(written.outcomes == [Outcome::Done])
     }
 }
@@ -270,9 +275,7 @@ impl Sweep<'_> {
             if begins && stored.is_some() {
                 running.aside.clear();
             }
-            running.aside.refresh(selection.version(state), |rollout| {
-                published.index.get(rollout.id).is_some_and(|entry| entry.insert_lsn == rollout.insert_lsn)
-            });
+            running.aside.with_version(selection.version(state));
             (selection, stored)
         };
         let manner = Manner { micro_batch: self.micro_batch, retries: self.retries, is_strict: false };

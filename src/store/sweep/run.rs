@@ -5,7 +5,7 @@
 //! - R2. Views are opened for one micro-batch at a time.
 //! - R3. A pass hands out each rollout once at most; what failed waits for a later one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,8 +63,8 @@ pub(super) struct Run<'a> {
     more: bool,
     /// The last place that this pass came to.
     after: Option<SweepPosition>,
-    /// Whether this is the first pass: it leaves out what failed before.
-    is_first: bool,
+    /// How often rollouts that this pass takes may have failed; `None` for the first pass, which takes none that did.
+    attempts_max: Option<u32>,
     /// Whether the first pass began at a stored place: what failed before the restart lies before it.
     resumed: bool,
     /// Whether the budget ended the run.
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
             queue: VecDeque::new(),
             more: true,
             after: None,
-            is_first: true,
+            attempts_max: None,
             resumed: false,
             spent: false,
             swept: Swept::default(),
@@ -111,6 +111,7 @@ impl<'a> Run<'a> {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let began = Instant::now();
+        self.forget_others();
         self.spent = self.meter.is_nothing();
         let mut goes_on = true;
         while !self.spent && goes_on {
@@ -146,17 +147,36 @@ impl<'a> Run<'a> {
             if self.spent || !self.queue.is_empty() || self.more {
                 continue;
             }
-            if !self.has_another_pass() {
+            self.forget_others();
+            // Those that failed least often come first, so that one which always fails keeps no other waiting.
+            let fewest = self.aside.fewest_attempts().or(self.resumed.then_some(0));
+            if fewest.is_none() {
                 return Ok(None);
             }
-            (self.is_first, self.resumed, self.more, self.after) = (false, false, true, None);
+            (self.attempts_max, self.resumed, self.more, self.after) = (fewest, false, true, None);
         }
         Ok(None)
     }
 
-    /// Whether something may be left behind this pass, once it comes to its end.
-    fn has_another_pass(&self) -> bool {
-        self.resumed || self.aside.is_retryable()
+    /// Forgets failures of rollouts that the sweep does not take any more.
+    fn forget_others(&mut self) {
+        let published = self.store.core.published.read();
+        let selection = &self.selection;
+        self.aside.keep(|rollout| {
+            let entry = published.index.get(rollout.id).filter(|entry| entry.insert_lsn == rollout.insert_lsn);
+            entry.is_some_and(|entry| selection.takes(&published, &entry))
+        });
+    }
+
+    /// Whether there is anything to compute but these, which are being computed.
+    fn is_any_left_behind(&self, rollouts: &[Incarnation]) -> bool {
+        let rollouts: HashSet<&Incarnation> = rollouts.iter().collect();
+        let is_left = |entry: &Entry| {
+            let rollout = incarnation(entry);
+            !rollouts.contains(&rollout) && !self.aside.is_given_up(&rollout)
+        };
+        let published = self.store.core.published.read();
+        self.stored.is_some() && !self.selection.list(&published, None, 1, is_left).0.is_empty()
     }
 
     /// The next rollouts of this pass, opened; none where those that come next are gone or cannot be read.
@@ -215,8 +235,11 @@ impl<'a> Run<'a> {
     /// Whether this pass takes the rollout, as far as failures go.
     fn is_in_pass(&self, entry: &Entry) -> bool {
         let rollout = incarnation(entry);
-        let left_out = if self.is_first { self.aside.has(&rollout) } else { self.aside.is_given_up(&rollout) };
-        !left_out && !(self.manner.is_strict && self.is_unreadable(&rollout))
+        let taken = match self.attempts_max {
+            None => !self.aside.has(&rollout),
+            Some(max) => !self.aside.is_given_up(&rollout) && self.aside.attempts(&rollout) <= max,
+        };
+        taken && !(self.manner.is_strict && self.is_unreadable(&rollout))
     }
 
     fn is_unreadable(&self, rollout: &Incarnation) -> bool {
@@ -266,7 +289,8 @@ impl<'a> Run<'a> {
                 None => self.aside.settle(rollout),
             }
         }
-        let ended = self.queue.is_empty() && !self.more && !self.has_another_pass();
+        let drained = self.queue.is_empty() && !self.more && !self.aside.is_retryable();
+        let ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
         let mut ops = vec![apply];
         ops.extend(self.progress(version, ended));
         let written = self.store.commit(&ops)?;
