@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -186,13 +186,13 @@ fn child_sweeps_until_it_is_killed() {
     let mut log = OpenOptions::new().create(true).append(true).open(dir.join("computed")).unwrap();
     let swept = store.sweep("refresh", Query::All).micro_batch(MICRO_BATCH).run(STEP, Budget::unlimited(), |work| {
         // Told before the results are stored, in one write: a kill cannot make it tell too little.
-        let line: String = work.ids().map(|id| format!("{id} ")).collect();
-        log.write_all(line.as_bytes()).unwrap();
+        let line: Vec<String> = work.ids().map(|id| id.to_string()).collect();
+        log.write_all((line.join(" ") + " ").as_bytes()).unwrap();
         println!("\ncomputed");
         forward(work)
     });
     assert!(swept.unwrap().finished);
-    std::fs::write(dir.join("finished"), "").unwrap();
+    fs::write(dir.join("finished"), "").unwrap();
 }
 
 /// Runs the child and kills it once it reported so many micro-batches; true where it came to the end before.
@@ -227,8 +227,7 @@ fn a_child_that_is_killed_while_it_sweeps_computes_every_rollout_once_and_a_micr
         assert!(kills < ROLLOUTS, "the sweep comes to its end");
     }
     assert!(kills > 5, "{kills} kills");
-    let mut text = String::new();
-    File::open(dir.path().join("computed")).unwrap().read_to_string(&mut text).unwrap();
+    let text = fs::read_to_string(dir.path().join("computed")).unwrap();
     let mut counts = Counts::new();
     text.split_whitespace().for_each(|id| *counts.entry(id.parse().unwrap()).or_default() += 1);
     assert_counted(&counts, ROLLOUTS, kills, "killed children");

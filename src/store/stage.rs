@@ -13,17 +13,17 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::clock::VersionClock;
 use crate::format::entry::{EntryKind, FrameEntry, Has};
-use crate::format::manifest::{SweepProgress, SweepRecord};
 use crate::ids::{Lsn, RolloutId};
 use crate::index::{Entry, MemoryIndex};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
 use crate::planted::{Bug, planted};
 use crate::reason::Reason;
-use crate::state::{Next, State, next_version, oldest_finished};
+use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
 use crate::store::prepare::Prepared;
 use crate::store::retirement::Retirement;
+use crate::store::sweep::progress::Move;
 use crate::store::usage::Pending;
 
 /// One operation of a batch.
@@ -48,14 +48,7 @@ pub(crate) enum Op<'a> {
         step: u64,
     },
     Cursor(Arc<[u8]>),
-    /// How far a sweep comes with the results before it; passed over where it, or the lineage of the versions on `clock`,
-    /// is not what it was at hand-out.
-    Sweep {
-        name: String,
-        clock: Clock,
-        was: Option<SweepProgress>,
-        now: Option<SweepProgress>,
-    },
+    Sweep(Move),
     /// Counters and id ceiling, whatever changed.
     Tally {
         id_ceiling: u64,
@@ -221,7 +214,11 @@ impl<'b, 's> Stage<'b, 's> {
                 self.control(Event::Cursor(Arc::clone(cursor)));
                 Ok(Outcome::Done)
             }
-            Op::Sweep { name, clock, was, now } => self.sweep(name, *clock, *was, *now),
+            Op::Sweep(sweep) => {
+                let Some(event) = sweep.event(&self.staged.state)? else { return Ok(Outcome::PassedOver) };
+                self.control(event);
+                Ok(Outcome::Done)
+            }
             Op::Tally { id_ceiling } => {
                 self.id_ceiling = Some(*id_ceiling);
                 Ok(Outcome::Done)
@@ -394,25 +391,6 @@ impl<'b, 's> Stage<'b, 's> {
         }
     }
 
-    fn sweep(
-        &mut self,
-        name: &str,
-        clock: Clock,
-        was: Option<SweepProgress>,
-        now: Option<SweepProgress>,
-    ) -> Result<Outcome> {
-        let state = &self.staged.state;
-        let versions = if clock == Clock::Ref { &state.ref_clock } else { &state.kl_clock };
-        if state.sweep(name) != was || now.is_some_and(|now| !versions.contains(now.version)) {
-            return Ok(Outcome::PassedOver);
-        }
-        if was.is_none() && now.is_some() {
-            check_room_for_sweep(&state.sweeps)?;
-        }
-        self.control(Event::Sweep { name: name.to_owned(), progress: now });
-        Ok(Outcome::Done)
-    }
-
     /// The standing rule: the clock may have moved.
     fn retire_by_rule(&mut self) {
         let bound =
@@ -502,17 +480,6 @@ impl<'b, 's> Stage<'b, 's> {
         }
         Ok(())
     }
-}
-
-/// Refuses another sweep where there are too many that are not finished.
-pub(crate) fn check_room_for_sweep(sweeps: &[SweepRecord]) -> Result<()> {
-    let max = limits::SWEEPS_MAX;
-    if sweeps.len() < max || oldest_finished(sweeps).is_some() {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "{max} sweeps are under way, which is the limit; finish one, or forget_sweep those that no one goes on with"
-    )))
 }
 
 /// The version that stands for log-probs that `versions` made: an abandoned one if there is any, else the oldest; the

@@ -7,22 +7,25 @@
 //! - S2. One rollout that cannot be computed keeps no other from it.
 
 pub(crate) mod aside;
+pub(crate) mod progress;
 pub(crate) mod query;
 mod run;
 
 use crate::error::{Error, Result};
 use crate::format::entry::EntryKind;
-use crate::format::manifest::SweepRecord;
+use crate::format::manifest::{SweepProgress, SweepRecord};
 use crate::ids::{Lsn, RolloutId};
 use crate::limits;
 use crate::log::event::Clock;
+use crate::planted::{Bug, planted};
 use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::Budget;
 use crate::store::plan::{Plan, Results};
 use crate::store::recompute::Recomputed;
-use crate::store::stage::{Op, Outcome, check_room_for_sweep};
+use crate::store::stage::{Op, Outcome};
 use aside::{Aside, SetAside};
+use progress::{Move, check_room};
 use query::{Order, Query, Selection};
 use run::{Manner, Run, Stored};
 
@@ -189,7 +192,7 @@ impl RolloutStore {
         if was.is_none() {
             return Ok(false);
         }
-        let forget = Op::Sweep { name: name.to_owned(), clock: Clock::Ref, was, now: None };
+        let forget = Op::Sweep(Move { name: name.to_owned(), clock: Clock::Ref, was, now: None });
         let written = self.commit(&[forget])?;
         Ok(written.outcomes == [Outcome::Done])
     }
@@ -267,7 +270,7 @@ impl Sweep<'_> {
             core.rules.check_acted(state.clock, step)?;
             let stored = state.sweep(&self.name);
             if !self.query.is_progress() && stored.is_none() {
-                check_room_for_sweep(&state.sweeps)?;
+                check_room(&state.sweeps)?;
             }
             let Some((selection, begins)) = self.selection(state, step) else {
                 return Ok(Swept { set_aside: running.aside.report(), finished: true, ..Swept::default() });
@@ -291,8 +294,14 @@ impl Sweep<'_> {
         let new = Selection { query, order, kind, group_len, step, rules, began: state.lsn };
         match state.sweep(&self.name).filter(|_| !query.is_progress()) {
             None => Some((new, !query.is_progress())),
-            Some(progress) if progress.at.is_some() => Some((Selection { began: progress.began, ..new }, false)),
-            Some(progress) if (progress.step, progress.version) == (step, new.version(state)) => None,
+            Some(progress) if progress.at.is_some() && !planted(Bug::BeginSweepAnew) => {
+                Some((Selection { began: progress.began, ..new }, false))
+            }
+            Some(SweepProgress { at: None, step: last, version, .. })
+                if (last, version) == (step, new.version(state)) =>
+            {
+                None
+            }
             Some(_) => Some((new, true)),
         }
     }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use super::Swept;
 use super::aside::Aside;
+use super::progress::Move;
 use super::query::Selection;
 use crate::error::{ErrorKind, Result};
 use crate::format::entry::EntryKind;
@@ -18,6 +19,7 @@ use crate::format::manifest::{SweepPosition, SweepProgress};
 use crate::ids::{Lsn, RolloutId};
 use crate::index::Entry;
 use crate::log::event::{Clock, Incarnation};
+use crate::planted::{Bug, planted};
 use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::budget::{Budget, Meter};
@@ -293,6 +295,9 @@ impl<'a> Run<'a> {
         let ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
         let mut ops = vec![apply];
         ops.extend(self.progress(version, ended));
+        if planted(Bug::ProgressBeforeResults) {
+            self.store.commit(&ops.split_off(1))?;
+        }
         let written = self.store.commit(&ops)?;
         self.swept.micro_batches += 1;
         for outcome in &written.outcomes {
@@ -328,12 +333,12 @@ impl<'a> Run<'a> {
         let at = if ended { None } else { self.after };
         let clock = if kind == EntryKind::KlRefLogps { Clock::KlRef } else { Clock::Ref };
         let now = Some(SweepProgress { began, step, version, at });
-        Some(Op::Sweep { name: stored.name.to_owned(), clock, was: stored.was, now })
+        Some(Op::Sweep(Move { name: stored.name.to_owned(), clock, was: stored.was, now }))
     }
 
     fn note(&mut self, committed: &[Op<'_>]) {
-        if let (Some(Op::Sweep { now, .. }), Some(stored)) = (committed.last(), &mut self.stored) {
-            stored.was = *now;
+        if let (Some(Op::Sweep(sweep)), Some(stored)) = (committed.last(), &mut self.stored) {
+            stored.was = sweep.now;
         }
     }
 }
