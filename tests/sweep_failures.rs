@@ -151,12 +151,11 @@ fn other_weights_and_a_reopen_try_everyone_again() {
         let swept = sweep.run(100, Budget::unlimited(), |work| Ok::<_, Infallible>(all_but_one(work, |_| ())));
         assert_eq!(outline(&swept.unwrap().set_aside), [(POISONED, 1, true)], "{again}");
         assert_eq!(sweep.run(100, Budget::unlimited(), model(-0.5)).unwrap().computed, 0, "{again}: it is given up");
-        match again {
-            "first" => drop(store.advance_ref_version(100, None).unwrap()),
-            _ => {
-                store.close().unwrap();
-                store = scratch.open();
-            }
+        if again == "first" {
+            store.advance_ref_version(100, None).unwrap();
+        } else {
+            store.close().unwrap();
+            store = scratch.open();
         }
     }
     let swept = store.sweep("due", Query::NeedsRecompute).run(100, Budget::unlimited(), model(-0.5)).unwrap();
