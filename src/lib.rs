@@ -30,10 +30,12 @@
 //! | make one commit of a whole step | [`WriteBatch`] |
 //! | use log-probs, computing what is not fresh | [`RolloutStore::get_or_compute`] |
 //! | compute ahead of need, within a limit | [`RolloutStore::recompute`], [`Budget`] |
+//! | compute everything once, whatever the restarts | [`RolloutStore::sweep`], [`Query`], [`Order`] |
 //! | compute elsewhere | [`RolloutStore::plan_for`], [`RolloutStore::plan_due`], [`Plan`], [`RolloutStore::apply`] |
 //! | say that the weights changed | [`RolloutStore::weight_update`], [`RolloutStore::advance_ref_version`] |
 //! | read one, read many | [`RolloutStore::get`] and [`Rollout`], [`RolloutStore::gather`] |
 //! | ask who is fresh, and why not | [`RolloutStore::needs_recompute`], [`RolloutStore::stale`], [`Rollout::staleness`] |
+//! | learn why nothing is fresh, and what another bound would do | [`RolloutStore::diagnose`], [`RolloutStore::would_recompute`] |
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
 //! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
@@ -76,6 +78,7 @@ pub use store::budget::Budget;
 pub use store::column::{Ask, Column, ColumnValues, ColumnView, LogpKind, Provenance};
 pub use store::column_info::ColumnInfo;
 pub use store::compact::{CompactBudget, Compacted};
+pub use store::diagnose::{Diagnosis, Help};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
@@ -86,6 +89,9 @@ pub use store::repair::Repaired;
 pub use store::retirement::Retirement;
 pub use store::rules::Staleness;
 pub use store::stats::{Stats, StatsCounters};
+pub use store::sweep::aside::SetAside;
+pub use store::sweep::query::{Order, Query};
+pub use store::sweep::{Sweep, SweepStatus, Swept};
 pub use store::view::Rollout;
 pub use store::{Checkpointed, Rewind, RolloutStore};
 

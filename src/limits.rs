@@ -52,6 +52,10 @@ pub const LABELS_KEPT: usize = 4096;
 /// written as the ids that it ends.
 pub(crate) const RETIRE_LINES_MAX: usize = 1024;
 
+/// Greatest number of named sweeps whose progress is kept. Every manifest generation carries them; of finished ones the
+/// oldest makes room for a new one.
+pub const SWEEPS_MAX: usize = 256;
+
 /// Size at which a segment is sealed and the next one begun, in bytes, unless the options say otherwise.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
 
@@ -113,6 +117,8 @@ const _: () = assert!(
 );
 const _: () = assert!(RECORD_BYTES_MAX < BATCH_BYTES_MAX, "the largest record fits in a batch");
 const _: () = assert!(BATCH_BYTES_MAX / 64 < u32::MAX as u64, "a batch fits in a location's offset");
+const _: () =
+    assert!(((NAME_BYTES_MAX + 64) * SWEEPS_MAX) as u64 * 64 < MANIFEST_BYTES_MAX, "all sweeps fit in a manifest");
 const _: () = assert!(CURSOR_BYTES_MAX as u64 * 2 < MANIFEST_BYTES_MAX, "a cursor fits in a manifest");
 const _: () =
     assert!(SEGMENT_BYTES_MIN < SEGMENT_BYTES_DEFAULT && SEGMENT_BYTES_DEFAULT < SEGMENT_BYTES_MAX, "ordered");

@@ -85,6 +85,10 @@ pub(crate) enum Bug {
     RelocateWithoutCompare,
     /// Compaction removes its inputs before its manifest stands.
     UnlinkInputsBeforeManifest,
+    /// A sweep's progress is committed before the results that it counts.
+    ProgressBeforeResults,
+    /// A sweep that goes on takes what was computed before for what is to be computed.
+    BeginSweepAnew,
 }
 
 /// Whether this bug is there.

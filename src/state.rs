@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::format::clock::VersionClock;
 use crate::format::counters::Counters;
 use crate::format::entry::{EntryKind, FrameEntry};
-use crate::format::manifest::{RetireLine, StateSnapshot, SweepRecord};
+use crate::format::manifest::{RetireLine, StateSnapshot, SweepProgress, SweepRecord};
 use crate::ids::Lsn;
+use crate::limits::SWEEPS_MAX;
 use crate::log::event::{Clock, Event};
 
 /// What the store knows beyond its rollouts. Cheap to copy: the parts that grow are shared until they change.
@@ -30,7 +31,8 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Lines that still end something that another does not: steps descend, LSNs ascend.
     pub(crate) retire_lines: Vec<RetireLine>,
-    sweeps: Vec<SweepRecord>,
+    /// Named sweeps, each name once. Few, and changed by few batches: shared between states.
+    pub(crate) sweeps: Arc<Vec<SweepRecord>>,
 }
 
 impl State {
@@ -45,7 +47,7 @@ impl State {
             id_ceiling: 0,
             counters: Counters::default(),
             retire_lines: Vec::new(),
-            sweeps: Vec::new(),
+            sweeps: Arc::default(),
         }
     }
 
@@ -59,7 +61,7 @@ impl State {
             id_ceiling: snapshot.id_ceiling,
             counters: snapshot.counters,
             retire_lines: snapshot.retire_lines,
-            sweeps: snapshot.sweeps,
+            sweeps: Arc::new(snapshot.sweeps),
         }
     }
 
@@ -73,7 +75,7 @@ impl State {
             id_ceiling: self.id_ceiling,
             counters: self.counters,
             retire_lines: self.retire_lines.clone(),
-            sweeps: self.sweeps.clone(),
+            sweeps: self.sweeps.as_ref().clone(),
         }
     }
 
@@ -106,13 +108,39 @@ impl State {
                 Arc::make_mut(&mut self.ref_clock).restart(*ref_version);
                 Arc::make_mut(&mut self.kl_clock).restart(*kl_version);
                 self.clock = Some(*step);
+                // What the sweeps computed is of an abandoned version: they begin anew.
+                self.sweeps = Arc::default();
             }
             Event::Cursor(cursor) => self.cursor = Some(Arc::clone(cursor)),
+            Event::Sweep { name, progress } => self.apply_sweep(name, *progress),
             Event::Tally { counters, id_ceiling, .. } => {
                 self.counters = *counters;
                 self.id_ceiling = self.id_ceiling.max(*id_ceiling);
             }
             Event::Ignored => {}
+        }
+    }
+
+    /// How far the sweep of this name has come, where one is known.
+    pub(crate) fn sweep(&self, name: &str) -> Option<SweepProgress> {
+        self.sweeps.iter().find(|sweep| sweep.name == name).map(|sweep| sweep.progress)
+    }
+
+    fn apply_sweep(&mut self, name: &str, progress: Option<SweepProgress>) {
+        let sweeps = Arc::make_mut(&mut self.sweeps);
+        let place = sweeps.iter().position(|sweep| sweep.name == name);
+        match (place, progress) {
+            (Some(place), Some(progress)) => sweeps[place].progress = progress,
+            (Some(place), None) => drop(sweeps.remove(place)),
+            (None, Some(progress)) => {
+                if sweeps.len() >= SWEEPS_MAX
+                    && let Some(oldest) = oldest_finished(sweeps)
+                {
+                    sweeps.remove(oldest);
+                }
+                sweeps.push(SweepRecord { name: name.to_owned(), progress });
+            }
+            (None, None) => {}
         }
     }
 
@@ -140,6 +168,12 @@ impl State {
     fn act(&mut self, step: u64) {
         self.clock = Some(self.clock.map_or(step, |clock| clock.max(step)));
     }
+}
+
+/// The finished sweep that began first: it makes room for another.
+pub(crate) fn oldest_finished(sweeps: &[SweepRecord]) -> Option<usize> {
+    let finished = (0..).zip(sweeps).filter(|(_, sweep)| sweep.progress.at.is_none());
+    finished.min_by_key(|(_, sweep)| sweep.progress.began).map(|(place, _)| place)
 }
 
 /// What an advance under a label does to a version clock.

@@ -7,7 +7,9 @@ use std::convert::Infallible;
 use std::thread;
 use std::time::Duration;
 
+use rollstore::disk::sim::SimDisk;
 use rollstore::{Budget, NewRollout, Plan, Results, RolloutStore};
+use rollstore_testkit::store::{open_in_turn, rollout};
 
 /// A store of stale rollouts with these completion lengths and no prompt, oldest first.
 fn stale(lengths: &[usize]) -> (tempfile::TempDir, RolloutStore) {
@@ -57,4 +59,32 @@ fn a_budget_of_time_is_checked_between_micro_batches() {
 
     let all = store.recompute(1, Budget::time(Duration::from_hours(1)), |work| Ok::<_, Infallible>(compute(work)));
     assert_eq!(all.unwrap().computed, 300 - done.computed);
+}
+
+#[test]
+fn a_budget_of_time_opens_no_more_than_the_micro_batch_that_it_hands_out() {
+    // A simulated disk reads where others map: a view that is opened is seen as reads of its segment.
+    let disk = SimDisk::new();
+    let store = open_in_turn(&disk).unwrap();
+    let mut batch = store.batch();
+    (0..1_000).for_each(|id| batch.insert(rollout(id, 0, 0)).unwrap());
+    batch.commit().unwrap();
+    store.abandon();
+    let disk = disk.kill();
+    let store = open_in_turn(&disk).unwrap();
+    for budget in [Budget::time(Duration::from_nanos(1)), Budget::time(Duration::from_hours(1)), Budget::unlimited()] {
+        disk.clear_trace();
+        let mut reads = Vec::new();
+        let ran = store.recompute(100, budget, |_: &Plan| {
+            reads.push(disk.counts().reads);
+            Err::<Results, _>("enough")
+        });
+        assert!(ran.is_err());
+        let one_view = {
+            disk.clear_trace();
+            store.get(999.into()).unwrap();
+            disk.counts().reads
+        };
+        assert!(one_view > 0 && reads[0] <= 64 * one_view, "{budget:?}: {reads:?} reads, {one_view} for one view");
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) enum FrameKind {
     Cursor,
     /// A return to an older step: a new lineage.
     Rewind,
-    /// The position of a named sweep over the due rollouts.
+    /// How far a named sweep over the rollouts has come.
     Sweep,
     /// A part of a rollout that is still being generated. Reserved: no writer writes it yet.
     Piece,

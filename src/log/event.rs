@@ -12,6 +12,7 @@ use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::format::fault::Fault;
 use crate::format::frame::{FRAME_ALIGN, FrameHeader};
 use crate::format::kind::{FrameFlags, FrameKind};
+use crate::format::manifest::{SweepPosition, SweepProgress};
 use crate::format::meta::{
     self, ArchivedControlMeta, ArchivedRolloutMeta, ColumnCode, ColumnMeta, ColumnRef, ControlColumn, ControlMeta,
     RolloutMeta,
@@ -51,6 +52,8 @@ pub(crate) enum Event {
     Rewind { step: u64, ref_version: u64, kl_version: u64 },
     /// The trainer's own resume position.
     Cursor(Arc<[u8]>),
+    /// How far the sweep of this name has come; `None` where it is forgotten.
+    Sweep { name: String, progress: Option<SweepProgress> },
     /// Totals that no other frame carries, and the rollouts that were asked for since the last one.
     Tally { counters: Counters, id_ceiling: u64, used: Vec<RolloutId> },
     /// A frame that this version may pass over.
@@ -188,6 +191,20 @@ impl Event {
                 arrays.push(ControlColumn::Cursor, cursor.to_vec());
                 (FrameKind::Cursor, ControlMeta::default())
             }
+            Self::Sweep { name, progress } => {
+                let name = name.clone();
+                let meta = match progress {
+                    Some(SweepProgress { began, step, version, at }) => {
+                        let at = at.map(|SweepPosition { rank, id }| [rank, id]);
+                        let values = [began.get()].into_iter().chain(at.into_iter().flatten());
+                        arrays.push_u64s(ControlColumn::SweepProgress, values);
+                        let present = ControlMeta::STEP | ControlMeta::VERSION;
+                        ControlMeta { present, step: *step, version: *version, name, ..ControlMeta::default() }
+                    }
+                    None => ControlMeta { name, ..ControlMeta::default() },
+                };
+                (FrameKind::Sweep, meta)
+            }
             Self::Tally { counters, id_ceiling, used } => {
                 arrays.push_u64s(ControlColumn::UsedIds, used.iter().map(|id| id.get()));
                 let present = ControlMeta::COUNTERS | ControlMeta::ID_CEILING;
@@ -263,10 +280,13 @@ impl Event {
                 let used = u64s(meta, ControlColumn::UsedIds, arrays)?.into_iter().map(RolloutId::new).collect();
                 Ok(Self::Tally { counters, id_ceiling: meta.id_ceiling.to_native(), used })
             }
-            FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
-            FrameKind::Sweep | FrameKind::Piece | FrameKind::Finish => {
-                Err(Fault::too_new("frame kind", header.kind.name()))
+            FrameKind::Sweep => {
+                let meta = meta::control_meta(meta, header.body_len)?;
+                let progress = sweep_progress(meta, &u64s(meta, ControlColumn::SweepProgress, arrays)?)?;
+                Ok(Self::Sweep { name: meta.name.as_str().to_owned(), progress })
             }
+            FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
+            FrameKind::Piece | FrameKind::Finish => Err(Fault::too_new("frame kind", header.kind.name())),
         }
     }
 }
@@ -278,6 +298,18 @@ fn version_of(meta: &ArchivedControlMeta) -> Result<u64, Fault> {
         return Ok(version);
     }
     Err(Fault::damaged("version", 0, format_args!("at most {NUMBER_MAX}"), version))
+}
+
+/// How far a sweep's frame says that it has come: nothing, where it began, or there and what it handed out last.
+fn sweep_progress(meta: &ArchivedControlMeta, values: &[u64]) -> Result<Option<SweepProgress>, Fault> {
+    let (began, at) = match *values {
+        [] => return Ok(None),
+        [began] => (began, None),
+        [began, rank, id] => (began, Some(SweepPosition { rank, id })),
+        _ => return Err(Fault::damaged("sweep progress", 0, "0, 1 or 3 values", values.len())),
+    };
+    let (step, version) = (meta.step.to_native(), version_of(meta)?);
+    Ok(Some(SweepProgress { began: Lsn::new(began), step, version, at }))
 }
 
 fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRolloutMeta) -> Result<FrameEntry, Fault> {

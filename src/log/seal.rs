@@ -59,6 +59,7 @@ impl FooterBuilder {
             | Event::Advance { .. }
             | Event::Rewind { .. }
             | Event::Cursor(_)
+            | Event::Sweep { .. }
             | Event::Ignored => {}
         }
     }

@@ -39,19 +39,57 @@ impl Budget {
     }
 
     /// How many of the rollouts with these token counts fit, in order.
-    pub(crate) fn fitting(&self, token_counts: impl IntoIterator<Item = u32>) -> usize {
-        if self.rollouts == 0 || self.tokens == 0 || self.time == Some(Duration::ZERO) {
-            return 0;
+    pub(crate) fn fitting(self, token_counts: impl IntoIterator<Item = u32>) -> usize {
+        let mut meter = Meter::new(self);
+        token_counts.into_iter().take_while(|token_count| meter.take(*token_count)).count()
+    }
+}
+
+/// What of a budget was spent: rollouts and tokens that were handed out.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    budget: Budget,
+    rollouts: u64,
+    tokens: u64,
+}
+
+impl Meter {
+    /// Nothing was spent yet.
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self { budget, rollouts: 0, tokens: 0 }
+    }
+
+    /// Whether nothing may be handed out at all.
+    pub(crate) fn is_nothing(&self) -> bool {
+        let Budget { rollouts, tokens, time } = self.budget;
+        rollouts == 0 || tokens == 0 || time == Some(Duration::ZERO)
+    }
+
+    /// Hands out a rollout of so many tokens, if it fits or is the first.
+    pub(crate) fn take(&mut self, token_count: u32) -> bool {
+        let tokens = self.tokens.saturating_add(u64::from(token_count));
+        let fits = tokens <= self.budget.tokens && self.rollouts < self.budget.rollouts;
+        let taken = !self.is_nothing() && (fits || self.rollouts == 0);
+        if taken {
+            (self.rollouts, self.tokens) = (self.rollouts + 1, tokens);
         }
-        let (mut count, mut tokens) = (0, 0_u64);
-        for token_count in token_counts {
-            tokens = tokens.saturating_add(u64::from(token_count));
-            if count > 0 && (tokens > self.tokens || count as u64 >= self.rollouts) {
-                break;
-            }
-            count += 1;
-        }
-        count
+        taken
+    }
+
+    /// Takes back a rollout that could not be handed out after all.
+    pub(crate) fn give_back(&mut self, token_count: u32) {
+        self.rollouts = self.rollouts.saturating_sub(1);
+        self.tokens = self.tokens.saturating_sub(u64::from(token_count));
+    }
+
+    /// How many rollouts may be handed out at most from here on.
+    pub(crate) fn rollouts_left(&self) -> u64 {
+        self.budget.rollouts.saturating_sub(self.rollouts)
+    }
+
+    /// Whether so much time since the beginning is too much.
+    pub(crate) fn is_over(&self, elapsed: Duration) -> bool {
+        self.budget.time.is_some_and(|time| elapsed >= time)
     }
 }
 

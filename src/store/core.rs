@@ -17,6 +17,7 @@ use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::owner::Owner;
 use crate::store::rules::Rules;
+use crate::store::sweep::aside::Asides;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) group: Group,
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
+    /// What named sweeps set aside since the store was opened.
+    pub(crate) asides: Asides,
     /// Incarnations that a plan met and could not read.
     pub(crate) unreadable: Mutex<HashSet<(RolloutId, Lsn)>>,
     pub(crate) flusher: Flusher,

@@ -208,7 +208,11 @@ fn publish(core: &Core, publication: Publication) {
                         published.index.mark_used(*id, state.lsn);
                     }
                 }
-                Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
+                Event::Advance { .. }
+                | Event::Rewind { .. }
+                | Event::Cursor(_)
+                | Event::Sweep { .. }
+                | Event::Ignored => {}
             }
         }
         if let Some(clock) = state.clock {

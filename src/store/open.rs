@@ -21,6 +21,7 @@ use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::owner::Owner;
 use crate::store::rules::Rules;
+use crate::store::sweep::aside::Asides;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
@@ -277,6 +278,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         usage: Usage::default(),
         unreadable: Mutex::default(),
         gate: WeightGate::default(),
+        asides: Asides::default(),
         checkpointing: Mutex::default(),
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),

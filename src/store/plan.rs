@@ -5,11 +5,13 @@
 //!   made; anything else is late, dropped and counted.
 //! - P2. A result carries the version and the step of its plan, never those of the moment when it arrives.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::EntryKind;
 use crate::ids::{Lsn, RolloutId};
+use crate::log::event::Incarnation;
 use crate::state::State;
 use crate::store::column::Column;
 use crate::store::new_rollout::check_logps;
@@ -123,7 +125,7 @@ impl Plan {
     /// Checks results against the plan and prepares their frames. Also returns how many rollouts have none.
     pub(crate) fn into_op<'a>(self, results: Results) -> Result<(Op<'a>, u64)> {
         let mut seen = HashSet::with_capacity(results.rows.len());
-        let mut items: std::collections::HashMap<RolloutId, &PlanItem> =
+        let mut items: HashMap<RolloutId, &PlanItem> =
             self.items.iter().map(|item| (item.rollout.id(), item)).collect();
         let mut updates = Vec::with_capacity(results.rows.len());
         for (id, logps) in results.rows {
@@ -137,6 +139,40 @@ impl Plan {
         }
         let declined = items.len() as u64;
         Ok((Op::Apply { instance: self.instance, updates }, declined))
+    }
+
+    /// As [`Self::into_op`], for a caller who goes on without the rollouts whose results cannot be taken: those, and the
+    /// ones that failed or have none, come back with the reason.
+    pub(crate) fn into_sound_op<'a>(self, results: Results) -> Result<(Op<'a>, Vec<(Incarnation, String)>)> {
+        let mut given: HashMap<RolloutId, Result<Vec<f32>, String>> = HashMap::with_capacity(self.items.len());
+        let failed = results.failed.into_iter().map(|(id, why)| (id, Err(why)));
+        for (id, result) in results.rows.into_iter().map(|(id, logps)| (id, Ok(logps))).chain(failed) {
+            if given.insert(id, result).is_some() {
+                return Err(Error::invalid(format!("rollout {id} has two results in one plan")).of(id));
+            }
+        }
+        let (mut updates, mut refused) = (Vec::with_capacity(given.len()), Vec::new());
+        for item in &self.items {
+            let (id, insert_lsn) = (item.rollout.id(), item.rollout.insert_lsn());
+            let update = match given.remove(&id) {
+                Some(Ok(logps)) => match self.update(item, logps) {
+                    Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Damaged) => {
+                        Err(error.to_string())
+                    }
+                    update => Ok(update?),
+                },
+                Some(Err(why)) => Err(why),
+                None => Err("the closure gave no result".to_owned()),
+            };
+            match update {
+                Ok(update) => updates.push(update),
+                Err(why) => refused.push((Incarnation { id, insert_lsn }, why)),
+            }
+        }
+        if let Some(id) = given.into_keys().next() {
+            return Err(Error::invalid(format!("rollout {id} has a result and is not part of the plan")).of(id));
+        }
+        Ok((Op::Apply { instance: self.instance, updates }, refused))
     }
 
     fn update(&self, item: &PlanItem, logps: Vec<f32>) -> Result<Update> {
@@ -169,6 +205,7 @@ impl Plan {
 #[derive(Debug, Default)]
 pub struct Results {
     rows: Vec<(RolloutId, Vec<f32>)>,
+    failed: Vec<(RolloutId, String)>,
 }
 
 impl Results {
@@ -181,6 +218,12 @@ impl Results {
     /// The log-probs of one rollout, in nats. Shape `[token_count]`.
     pub fn push(&mut self, id: RolloutId, logps: impl Into<Vec<f32>>) {
         self.rows.push((id, logps.into()));
+    }
+
+    /// Says that the computation failed for this one, and why. Like a rollout left out it stays as it was; a
+    /// [`Sweep`](crate::Sweep) sets it aside and reports the reason.
+    pub fn fail(&mut self, id: RolloutId, why: impl fmt::Display) {
+        self.failed.push((id, why.to_string()));
     }
 
     /// The rollouts with results.
@@ -204,7 +247,7 @@ impl Results {
 
 impl FromIterator<(RolloutId, Vec<f32>)> for Results {
     fn from_iter<I: IntoIterator<Item = (RolloutId, Vec<f32>)>>(rows: I) -> Self {
-        Self { rows: rows.into_iter().collect() }
+        Self { rows: rows.into_iter().collect(), failed: Vec::new() }
     }
 }
 

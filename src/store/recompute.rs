@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::{EntryKind, Has};
@@ -13,10 +12,8 @@ use crate::store::RolloutStore;
 use crate::store::budget::Budget;
 use crate::store::plan::{Applied, Plan, Results};
 use crate::store::snapshot::Snapshot;
+use crate::store::sweep;
 use crate::store::view::Rollout;
-
-/// Rollouts of one micro-batch of [`RolloutStore::recompute`]: each is one closure call and one commit.
-const MICRO_BATCH_ROLLOUTS: usize = 64;
 
 /// Where the old logps of a [`Served`] rollout come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,7 +260,10 @@ impl RolloutStore {
     }
 
     /// Computes what is due at `step`, most urgent first, within the budget: micro-batches of one closure call and one
-    /// commit each, so that a crash costs at most one of them.
+    /// commit each, so that a crash costs at most one of them. Each rollout is handed out once at most.
+    ///
+    /// It remembers nothing: a rollout that was declined comes first the next time. [`RolloutStore::sweep`] sets such ones
+    /// aside.
     ///
     /// # How do I spread the recompute spike?
     /// ```
@@ -296,50 +296,11 @@ impl RolloutStore {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let began = Instant::now();
-        let due: Vec<RolloutId> = self.plan_due(step, budget)?.ids().collect();
-        let mut total = Recomputed::default();
-        for ids in due.chunks(MICRO_BATCH_ROLLOUTS) {
-            if total.micro_batches > 0 && budget.time.is_some_and(|time| began.elapsed() >= time) {
-                break;
-            }
-            // Each micro-batch is planned again: the weights may have changed, and others may have computed some.
-            let plan = self.plan_still_due(ids, step)?;
-            if plan.is_empty() {
-                continue;
-            }
-            let results = compute(&plan).map_err(failed)?;
-            let applied = self.apply(plan, results)?;
-            total.computed += applied.computed;
-            total.dropped += applied.dropped;
-            total.declined += applied.declined;
-            total.micro_batches += 1;
-        }
-        Ok(total)
-    }
-
-    /// Those of `ids` that are still live and due.
-    fn plan_still_due(&self, ids: &[RolloutId], step: u64) -> Result<Plan> {
-        let _gate = self.core.gate.plan()?;
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            let snapshots: Vec<_> = ids.iter().map(|id| Snapshot::of(&published, *id)).collect::<Result<_>>()?;
-            (snapshots, Arc::clone(&published.state))
-        };
-        let rules = self.core.rules;
-        let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
-        for snapshot in snapshots.into_iter().flatten() {
-            let staleness = rules.staleness(&state.ref_clock, &snapshot.entry, step);
-            if staleness.stale || staleness.out_of_window {
-                let replaces = snapshot.entry.old_lsn;
-                plan.push(plan.len(), snapshot.open(&state, &rules)?, replaces);
-            }
-        }
-        Ok(plan)
+        sweep::run_once(self, step, budget, &mut compute)
     }
 }
 
-fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(super) fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     let source: Box<dyn std::error::Error + Send + Sync> = error.into();
     let what: &dyn fmt::Display = &source;
     Error::new(ErrorKind::Compute, format!("the compute closure failed, nothing of it was stored: {what}"))

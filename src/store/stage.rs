@@ -23,6 +23,7 @@ use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
 use crate::store::prepare::Prepared;
 use crate::store::retirement::Retirement;
+use crate::store::sweep::progress::Move;
 use crate::store::usage::Pending;
 
 /// One operation of a batch.
@@ -47,6 +48,7 @@ pub(crate) enum Op<'a> {
         step: u64,
     },
     Cursor(Arc<[u8]>),
+    Sweep(Move),
     /// Counters and id ceiling, whatever changed.
     Tally {
         id_ceiling: u64,
@@ -88,6 +90,8 @@ pub(crate) enum Outcome {
         dropped: u64,
     },
     Version(u64),
+    /// Something else came between: nothing was written.
+    PassedOver,
 }
 
 /// A live rollout as a later operation sees it.
@@ -208,6 +212,11 @@ impl<'b, 's> Stage<'b, 's> {
                     return Ok(Outcome::Done);
                 }
                 self.control(Event::Cursor(Arc::clone(cursor)));
+                Ok(Outcome::Done)
+            }
+            Op::Sweep(sweep) => {
+                let Some(event) = sweep.event(&self.staged.state)? else { return Ok(Outcome::PassedOver) };
+                self.control(event);
                 Ok(Outcome::Done)
             }
             Op::Tally { id_ceiling } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
-use rollstore::{DType, LogpKind, Lsn, Reason, Rollout, RolloutId, RolloutStore, Staleness};
+use rollstore::{DType, LogpKind, Lsn, Reason, Rollout, RolloutId, RolloutStore, Staleness, SweepStatus};
 
 /// Everything that a store shows of one committed state.
 ///
@@ -35,6 +35,21 @@ pub struct StoreState {
     pub stale: Vec<RolloutId>,
     /// Ids that need a recompute at the clock, in order.
     pub due: Vec<RolloutId>,
+    /// How far named sweeps have come.
+    pub sweeps: Vec<SweepState>,
+}
+
+/// How far a named sweep has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepState {
+    /// Its name.
+    pub name: String,
+    /// The store's last LSN when the pass began.
+    pub began: Lsn,
+    /// The step and the version that it last computed with.
+    pub with: (u64, u64),
+    /// What it handed out last; `None` once it is finished.
+    pub last: Option<RolloutId>,
 }
 
 /// Everything that a store shows of one rollout.
@@ -122,6 +137,7 @@ impl StoreState {
             order,
             stale: store.stale(),
             due: store.needs_recompute(step),
+            sweeps: store.sweeps().into_iter().map(SweepState::of).collect(),
         };
         Ok((state, unreadable))
     }
@@ -130,6 +146,7 @@ impl StoreState {
     #[must_use]
     pub fn without_lsns(mut self) -> Self {
         self.rollouts.values_mut().for_each(|rollout| rollout.insert_lsn = Lsn::NONE);
+        self.sweeps.iter_mut().for_each(|sweep| sweep.began = Lsn::NONE);
         self
     }
 
@@ -157,7 +174,15 @@ impl StoreState {
         out.field("order", &self.order, &other.order);
         out.field("stale", &self.stale, &other.stale);
         out.field("due", &self.due, &other.due);
+        out.field("sweeps", &self.sweeps, &other.sweeps);
         out.finish()
+    }
+}
+
+impl SweepState {
+    fn of(status: SweepStatus) -> Self {
+        let SweepStatus { name, began, step, version, last, .. } = status;
+        Self { name, began, with: (step, version), last }
     }
 }
 

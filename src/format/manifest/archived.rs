@@ -7,7 +7,8 @@ use rkyv::rend::u64_le;
 use rkyv::{Archive, Serialize};
 
 use super::{
-    Manifest, ManifestKind, RetireLine, SegmentRecord, SegmentState, StateSnapshot, StoredOptions, SweepRecord,
+    Manifest, ManifestKind, RetireLine, SegmentRecord, SegmentState, StateSnapshot, StoredOptions, SweepPosition,
+    SweepProgress, SweepRecord,
 };
 use crate::format::archive;
 use crate::format::clock::{LabelRecord, VersionClock, VersionInterval};
@@ -73,10 +74,14 @@ struct RetireLineRow {
 
 #[derive(Archive, Serialize)]
 struct SweepRow {
-    position_lsn: u64,
-    position_born: u64,
-    position_id: u64,
+    began: u64,
+    step: u64,
+    version: u64,
+    rank: u64,
+    id: u64,
     name: String,
+    finished: u32,
+    reserved: u32,
 }
 
 /// The root of the archive.
@@ -114,7 +119,7 @@ pub(super) struct ManifestRows {
 
 const _: () = assert!(size_of::<ArchivedSegmentRow>() == 56, "the layout has no gaps");
 const _: () = assert!(size_of::<ArchivedClockRow>() == 32, "the layout has no gaps");
-const _: () = assert!(size_of::<ArchivedSweepRow>() == 32, "the layout has no gaps");
+const _: () = assert!(size_of::<ArchivedSweepRow>() == 56, "the layout has no gaps");
 const _: () = assert!(size_of::<ArchivedManifestRows>() == 272, "the layout has no gaps");
 
 impl ManifestRows {
@@ -213,7 +218,7 @@ impl ArchivedManifestRows {
             id_ceiling: self.id_ceiling.to_native(),
             counters,
             retire_lines: self.retire_lines.iter().map(ArchivedRetireLineRow::line).collect::<Result<_, _>>()?,
-            sweeps: self.sweeps.iter().map(ArchivedSweepRow::record).collect(),
+            sweeps: self.sweeps.iter().map(ArchivedSweepRow::record).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -301,23 +306,27 @@ impl ArchivedRetireLineRow {
 
 impl SweepRow {
     fn of(record: &SweepRecord) -> Self {
-        Self {
-            position_lsn: record.position_lsn,
-            position_born: record.position_born,
-            position_id: record.position_id,
-            name: record.name.clone(),
-        }
+        let SweepProgress { began, step, version, at } = record.progress;
+        let SweepPosition { rank, id } = at.unwrap_or(SweepPosition { rank: 0, id: 0 });
+        let (name, finished) = (record.name.clone(), u32::from(at.is_none()));
+        Self { began: began.get(), step, version, rank, id, name, finished, reserved: 0 }
     }
 }
 
 impl ArchivedSweepRow {
-    fn record(&self) -> SweepRecord {
-        SweepRecord {
-            name: self.name.as_str().to_owned(),
-            position_lsn: self.position_lsn.to_native(),
-            position_born: self.position_born.to_native(),
-            position_id: self.position_id.to_native(),
+    fn record(&self) -> Result<SweepRecord, Fault> {
+        let position = SweepPosition { rank: self.rank.to_native(), id: self.id.to_native() };
+        let at = match self.finished.to_native() {
+            0 => Some(position),
+            1 => None,
+            other => return Err(Fault::too_new("sweep state", other)),
+        };
+        if self.reserved != 0 {
+            return Err(Fault::too_new("sweep record field", "in its reserved bytes"));
         }
+        let (step, version) = (self.step.to_native(), self.version.to_native());
+        let progress = SweepProgress { began: lsn(self.began), step, version, at };
+        Ok(SweepRecord { name: self.name.as_str().to_owned(), progress })
     }
 }
 

@@ -95,13 +95,33 @@ pub(crate) struct RetireLine {
     pub(crate) reason: u16,
 }
 
-/// How far a named sweep has come.
+/// A named sweep, and how far it has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SweepRecord {
     pub(crate) name: String,
-    pub(crate) position_lsn: u64,
-    pub(crate) position_born: u64,
-    pub(crate) position_id: u64,
+    pub(crate) progress: SweepProgress,
+}
+
+/// How far a sweep has come: what was there at `began` and was not written since is still to be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SweepProgress {
+    /// The store's last number when the sweep began.
+    pub(crate) began: Lsn,
+    /// The step that the sweep last computed at.
+    pub(crate) step: u64,
+    /// The version of the weights that it last computed with.
+    pub(crate) version: u64,
+    /// What it handed out last; `None` once it is finished.
+    pub(crate) at: Option<SweepPosition>,
+}
+
+/// A place in a sweep's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SweepPosition {
+    /// What the sweep orders by: a born step, a version or an LSN.
+    pub(crate) rank: u64,
+    /// The rollout's id, among those of the same rank.
+    pub(crate) id: u64,
 }
 
 /// What the log says up to `lsn`, apart from the rollouts themselves.

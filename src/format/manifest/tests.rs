@@ -51,10 +51,15 @@ fn manifest() -> Manifest {
             id_ceiling: 5000,
             counters: Counters::from_values(1..=14).unwrap(),
             retire_lines: vec![RetireLine { created_before: 50, lsn: Lsn::new(60), reason: 3 }],
-            sweeps: vec![SweepRecord { name: "due".into(), position_lsn: 1, position_born: 2, position_id: 3 }],
+            sweeps: vec![sweep("due", 1, Some((2, 3))), sweep("kl", 4, None)],
         },
         compaction: vec![9; 3],
     }
+}
+
+fn sweep(name: &str, began: u64, at: Option<(u64, u64)>) -> SweepRecord {
+    let at = at.map(|(rank, id)| SweepPosition { rank, id });
+    SweepRecord { name: name.into(), progress: SweepProgress { began: Lsn::new(began), step: 5, version: 6, at } }
 }
 
 fn resealed(offset: usize, byte: u8) -> Result<Manifest, Fault> {
@@ -149,7 +154,7 @@ proptest! {
         ids in proptest::collection::btree_set(0..SEGMENT_ID_MAX, 0..40),
         states in proptest::collection::vec(any::<(u8, u64, u64, u32)>(), 40),
         lines in proptest::collection::vec(any::<(u64, u64, u16)>(), 0..20),
-        sweeps in proptest::collection::vec(any::<(String, u64, u64, u64)>(), 0..5),
+        sweeps in proptest::collection::vec(any::<(String, u64, Option<(u64, u64)>)>(), 0..5),
         cursor in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..100)),
         clock: Option<u64>,
         counters: [u64; 14],
@@ -160,9 +165,7 @@ proptest! {
             _ => SegmentState::Cut { end: a, end_lsn: Lsn::new(b) },
         };
         let line = |(created_before, lsn, reason)| RetireLine { created_before, lsn: Lsn::new(lsn), reason };
-        let sweep = |(name, position_lsn, position_born, position_id)| {
-            SweepRecord { name, position_lsn, position_born, position_id }
-        };
+        let sweep = |(name, began, at): (String, u64, Option<(u64, u64)>)| sweep(&name, began, at);
         let mut manifest = manifest();
         [manifest.generation, manifest.epoch, manifest.owner, manifest.lsn_ceiling, manifest.state.id_ceiling,
             manifest.options.window] = numbers.map(|number| number / 4);

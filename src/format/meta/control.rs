@@ -67,6 +67,8 @@ pub(crate) enum ControlColumn {
     UsedIds,
     /// The opaque cursor, bytes.
     Cursor,
+    /// How far a sweep has come, u64.
+    SweepProgress,
 }
 
 impl ControlColumn {
@@ -82,13 +84,14 @@ impl ControlColumn {
             Self::Incarnations => 17,
             Self::UsedIds => 18,
             Self::Cursor => 19,
+            Self::SweepProgress => 20,
         }
     }
 
     /// The number of the column's one element type.
     pub(crate) const fn dtype_code(self) -> u8 {
         match self {
-            Self::RetiredIds | Self::Incarnations | Self::UsedIds => Self::DTYPE_U64,
+            Self::RetiredIds | Self::Incarnations | Self::UsedIds | Self::SweepProgress => Self::DTYPE_U64,
             Self::Cursor => Self::DTYPE_U8,
         }
     }
@@ -99,13 +102,14 @@ impl ControlColumn {
             17 => Self::Incarnations,
             18 => Self::UsedIds,
             19 => Self::Cursor,
+            20 => Self::SweepProgress,
             _ => return None,
         })
     }
 
     const fn value_bytes(self) -> u64 {
         match self {
-            Self::RetiredIds | Self::Incarnations | Self::UsedIds => 8,
+            Self::RetiredIds | Self::Incarnations | Self::UsedIds | Self::SweepProgress => 8,
             Self::Cursor => 1,
         }
     }

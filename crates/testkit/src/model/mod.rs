@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use rollstore::{DType, ErrorKind, Lsn, Reason, Rewind, RolloutId, Staleness};
 
-pub use op::{Op, Part, Row, Rule};
+pub use op::{Op, Part, Row, Rule, Swept};
 
-use crate::state::{ColumnState, RolloutState, StoreState};
+use crate::state::{ColumnState, RolloutState, StoreState, SweepState};
 use crate::store;
 
 /// Options of the stores that the model stands for: those of [`store::options`] and the defaults.
@@ -37,6 +37,8 @@ pub struct Model {
     computed: u64,
     retired: BTreeMap<&'static str, u64>,
     rollouts: BTreeMap<u64, Live>,
+    /// In the order in which they were first run.
+    sweeps: Vec<Pass>,
     /// Numbers that tell incarnations and log-probs apart, as LSNs do in the store.
     next_stamp: u64,
 }
@@ -64,6 +66,18 @@ struct Live {
     first_old: Option<u64>,
     insert_stamp: u64,
     old_stamp: u64,
+}
+
+/// How far a sweep has come.
+#[derive(Debug, Clone, PartialEq)]
+struct Pass {
+    which: Swept,
+    /// The highest stamp when it began.
+    began: u64,
+    step: u64,
+    version: u64,
+    /// Born step and id of what it handed out last; `None` once it is finished.
+    last: Option<(u64, u64)>,
 }
 
 /// A plan in the making: what each rollout was at hand-out.
@@ -118,6 +132,14 @@ impl Lineage {
         let version = self.issue();
         self.versions = vec![version];
         self.label = None;
+    }
+}
+
+impl Pass {
+    fn shown(&self) -> SweepState {
+        let Self { which, step, version, last, .. } = *self;
+        let last = last.map(|(_, id)| RolloutId::new(id));
+        SweepState { name: which.name().to_owned(), began: Lsn::NONE, with: (step, version), last }
     }
 }
 
@@ -192,6 +214,7 @@ impl Model {
                 self.store_results(&plan);
                 Ok(())
             }
+            Op::Sweep { which, step, rollouts } => self.sweep(*which, *step, *rollouts),
             Op::Compact(_) => Ok(()),
             Op::Rewind { step, later } => self.rewind(*step, *later),
         }
@@ -291,6 +314,38 @@ impl Model {
         self.ref_clock.restart();
         self.kl_clock.restart();
         self.clock = Some(step);
+        self.sweeps.clear();
+        Ok(())
+    }
+
+    fn sweep(&mut self, which: Swept, step: u64, rollouts: u64) -> Result<(), Refused> {
+        self.check_acted(step)?;
+        let (place, version) = (self.sweeps.iter().position(|pass| pass.which == which), self.ref_clock.current());
+        let known = place.map(|place| self.sweeps[place].clone());
+        let is_over = known.as_ref().is_some_and(|pass| (pass.last, pass.step, pass.version) == (None, step, version));
+        if rollouts == 0 || is_over {
+            return Ok(());
+        }
+        let under_way = known.filter(|pass| pass.last.is_some());
+        let began = under_way.as_ref().map_or(self.next_stamp, |pass| pass.began);
+        let is_left = |id: &u64| {
+            let live = &self.rollouts[id];
+            let wanted = which == Swept::All || live.row.created_step < Swept::CREATED_BEFORE;
+            wanted && live.insert_stamp <= began && live.old_stamp <= began
+        };
+        let left: Vec<u64> = self.in_order(|_| true, step).into_iter().filter(is_left).collect();
+        let now: Vec<u64> = left.iter().copied().take(usize::try_from(rollouts).unwrap_or(usize::MAX)).collect();
+        let last = now.last().filter(|_| now.len() < left.len()).map(|id| (self.rollouts[id].born_step, *id));
+        if now.is_empty() && under_way.is_none() {
+            return Ok(());
+        }
+        let plan = self.plan(step, now.into_iter());
+        self.store_results(&plan);
+        let pass = Pass { which, began, step, version, last };
+        match place {
+            Some(place) => self.sweeps[place] = pass,
+            None => self.sweeps.push(pass),
+        }
         Ok(())
     }
 
@@ -376,6 +431,7 @@ impl Model {
             order: ids(self.in_order(|_| true, step)),
             stale: ids(self.in_order(|staleness| staleness.stale, step)),
             due: ids(self.in_order(|staleness| staleness.stale || staleness.out_of_window, step)),
+            sweeps: self.sweeps.iter().map(Pass::shown).collect(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Operations that a model and a store both understand.
 
-use rollstore::{Budget, CompactBudget, NewRollout, Reason, Rewind, RolloutStore};
+use rollstore::{Budget, CompactBudget, NewRollout, Query, Reason, Rewind, RolloutStore};
 
 use crate::store::{self, forward, ids};
 
@@ -22,6 +22,15 @@ pub enum Op {
         ids: Vec<u64>,
         /// The step asked about.
         step: u64,
+    },
+    /// A sweep of a query that results do not take rollouts out of, so many at most, by [`forward`].
+    Sweep {
+        /// Which: each has a name of its own.
+        which: Swept,
+        /// The step asked about.
+        step: u64,
+        /// The budget; small enough for one micro-batch, which is one commit.
+        rollouts: u64,
     },
     /// Gives back what may be given back, up to a budget in bytes; nothing changes.
     Compact(u64),
@@ -73,6 +82,36 @@ pub enum Part {
         /// Its budget.
         rollouts: u64,
     },
+}
+
+/// Which rollouts a sweep computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swept {
+    /// All.
+    All,
+    /// Those created before a step.
+    Old,
+}
+
+impl Swept {
+    /// The step of [`Swept::Old`].
+    pub const CREATED_BEFORE: u64 = 6;
+
+    /// The sweep's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Old => "old",
+        }
+    }
+
+    fn query(self) -> Query {
+        match self {
+            Self::All => Query::All,
+            Self::Old => Query::CreatedBefore(Self::CREATED_BEFORE),
+        }
+    }
 }
 
 /// Which rollouts a retirement ends.
@@ -134,6 +173,10 @@ impl Op {
             Self::Serve { ids: wanted, step } => {
                 let served = store.get_or_compute(&ids(wanted.iter().copied()), *step, forward)?;
                 served.iter().try_for_each(|served| served.old_logps().map(drop))
+            }
+            Self::Sweep { which, step, rollouts } => {
+                let sweep = store.sweep(which.name(), which.query());
+                sweep.run(*step, Budget::rollouts(*rollouts), forward).map(drop)
             }
             Self::Compact(bytes) => store.compact(CompactBudget::bytes(*bytes)).map(drop),
             Self::Rewind { step, later } => store.rewind(*step, *later).map(drop),

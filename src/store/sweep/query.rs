@@ -1,0 +1,181 @@
+//! Which rollouts a sweep computes, and in which order.
+//!
+//! Always true:
+//! - Q1. What was written since the sweep began is not computed by it again.
+//! - Q2. A rollout that is still to be computed keeps its place in the order: only its result moves it.
+
+use crate::format::clock::VersionClock;
+use crate::format::entry::EntryKind;
+use crate::format::manifest::SweepPosition;
+use crate::ids::{Lsn, RolloutId};
+use crate::index::{Entry, MemoryIndex};
+use crate::state::State;
+use crate::store::core::Published;
+use crate::store::rules::Rules;
+
+/// Which rollouts a [`Sweep`](crate::Sweep) computes, at the step that it is run at.
+///
+/// Results take rollouts out of the first three, so that these store no position: what is left *is* what is still to be
+/// computed. A pass over one of the others computes what was there when it began, each once, however many calls and
+/// restarts it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Query {
+    /// What is out of window or stale; for KL reference log-probs, what has none of the current KL reference version.
+    NeedsRecompute,
+    /// What is more than `max_version_lag` advances behind.
+    Stale,
+    /// What is older than the window.
+    OutOfWindow,
+    /// What was created before this step.
+    CreatedBefore(u64),
+    /// Every rollout.
+    All,
+}
+
+/// In which order a [`Sweep`](crate::Sweep) hands rollouts out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Order {
+    /// By born step, then by id: the order of all scans. A call looks at little more than it hands out.
+    #[default]
+    OldestBornFirst,
+    /// By the version of the old logps, then by id: the farthest behind first. Each call looks at all that the query takes.
+    StalestFirst,
+    /// As they were inserted, which is how they lie on disk until compaction moves them. Each call looks at all that the
+    /// query takes.
+    LogOrder,
+}
+
+impl Query {
+    /// Whether a result takes its rollout out of the query.
+    pub(crate) fn is_progress(self) -> bool {
+        matches!(self, Self::NeedsRecompute | Self::Stale | Self::OutOfWindow)
+    }
+}
+
+/// What one sweep takes at one step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selection {
+    pub(crate) query: Query,
+    pub(crate) order: Order,
+    /// Which log-probs are computed.
+    pub(crate) kind: EntryKind,
+    /// Only rollouts of groups with at least so many live ones; 0 for all.
+    pub(crate) group_len: usize,
+    pub(crate) step: u64,
+    pub(crate) rules: Rules,
+    /// The store's last number when the sweep began.
+    pub(crate) began: Lsn,
+}
+
+impl Selection {
+    /// The current version of what is computed.
+    pub(crate) fn version(&self, state: &State) -> u64 {
+        if self.kind == EntryKind::KlRefLogps { state.kl_clock.current } else { state.ref_clock.current }
+    }
+
+    /// Whether the rollout is still to be computed.
+    pub(crate) fn takes(&self, published: &Published, entry: &Entry) -> bool {
+        let Published { index, state, .. } = published;
+        let of_kl = self.kind == EntryKind::KlRefLogps;
+        let kl = if of_kl { index.extra(entry.id).and_then(|extra| extra.kl) } else { None };
+        let written = if of_kl { kl.map_or(Lsn::NONE, |kl| kl.lsn) } else { entry.old_lsn };
+        if entry.insert_lsn > self.began || written > self.began {
+            return false;
+        }
+        let complete = |group| index.group_len(group) >= self.group_len;
+        if self.group_len > 0 && !entry.group.is_some_and(complete) {
+            return false;
+        }
+        let staleness = self.rules.staleness(&state.ref_clock, entry, self.step);
+        match self.query {
+            Query::NeedsRecompute if of_kl => kl.is_none_or(|kl| kl.version != state.kl_clock.current),
+            Query::NeedsRecompute => staleness.stale || staleness.out_of_window,
+            Query::Stale => staleness.stale,
+            Query::OutOfWindow => staleness.out_of_window,
+            Query::CreatedBefore(step) => entry.created_step < step,
+            Query::All => true,
+        }
+    }
+
+    /// The next rollouts behind a place in the order that are still to be computed and that `wanted` takes: at most `limit`,
+    /// and whether there are more.
+    pub(crate) fn list(
+        &self,
+        published: &Published,
+        after: Option<SweepPosition>,
+        limit: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> (Vec<SweepPosition>, bool) {
+        let index = &published.index;
+        let place = |entry: Entry| {
+            let position = self.position(&entry);
+            let taken = after.is_none_or(|after| position > after) && self.takes(published, &entry) && wanted(&entry);
+            taken.then_some(position)
+        };
+        let found = |id| index.get(id).and_then(place);
+        let is_listed_in_order = self.order == Order::OldestBornFirst && !matches!(self.query, Query::CreatedBefore(_));
+        if is_listed_in_order {
+            let (born_below, is_wanted) = self.lists(&published.state);
+            let in_order = index.select_lazily(born_below, is_wanted).filter_map(found);
+            let mut listed: Vec<_> = in_order.take(limit.saturating_add(1)).collect();
+            let more = listed.len() > limit;
+            listed.truncate(limit);
+            return (listed, more);
+        }
+        let mut listed: Vec<_> = self.unordered(index, &published.state).into_iter().filter_map(found).collect();
+        let more = listed.len() > limit;
+        if more {
+            listed.select_nth_unstable(limit);
+            listed.truncate(limit);
+        }
+        listed.sort_unstable();
+        (listed, more)
+    }
+
+    /// The place of a rollout in the order.
+    fn position(&self, entry: &Entry) -> SweepPosition {
+        let rank = match self.order {
+            Order::OldestBornFirst => entry.born_step,
+            Order::StalestFirst => entry.ref_version,
+            Order::LogOrder => entry.insert_lsn.get(),
+        };
+        SweepPosition { rank, id: entry.id.get() }
+    }
+
+    fn unordered(&self, index: &MemoryIndex, state: &State) -> Vec<RolloutId> {
+        if let Query::CreatedBefore(step) = self.query {
+            return index.created_before(step);
+        }
+        let (born_below, is_wanted) = self.lists(state);
+        index.select(born_below, is_wanted)
+    }
+
+    /// The lists of the index that the query looks into: those born below a step, and those of some versions.
+    fn lists<'a>(&self, state: &'a State) -> (Option<u64>, impl Fn(u64) -> bool + use<'a>) {
+        let rules = self.rules;
+        let below = rules.born_below(self.step);
+        let of_kl = self.kind == EntryKind::KlRefLogps;
+        let (born_below, versions) = match self.query {
+            Query::NeedsRecompute if !of_kl => (below, Versions::Stale),
+            Query::Stale => (None, Versions::Stale),
+            Query::OutOfWindow => (below, Versions::None),
+            _ => (None, Versions::All),
+        };
+        let clock: &VersionClock = &state.ref_clock;
+        let is_wanted = move |version| match versions {
+            Versions::None => false,
+            Versions::Stale => rules.is_stale(clock, version),
+            Versions::All => true,
+        };
+        (born_below, is_wanted)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Versions {
+    None,
+    Stale,
+    All,
+}
