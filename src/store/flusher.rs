@@ -82,7 +82,8 @@ impl Flusher {
             .copied()
             .filter(|id| Some(*id) != published.active || planted(Bug::CoverActive))
             .collect();
-        (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered })
+        let pieces = published.index.partials.pieces().copied().collect();
+        (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces })
     }
 
     /// Lets the file go as it is.

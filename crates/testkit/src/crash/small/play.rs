@@ -35,7 +35,7 @@ struct Play<'a> {
 }
 
 fn row(id: u64, created_step: u64, version: Option<u64>) -> Row {
-    Row { id, created_step, tokens: store::TOKENS, version, has_sampler: id % 2 == 1 }
+    Row { id, created_step, tokens: store::TOKENS, version, has_sampler: id % 2 == 1, has_prompt: false }
 }
 
 fn advance(step: u64) -> Op {
