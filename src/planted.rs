@@ -85,6 +85,12 @@ pub(crate) enum Bug {
     RelocateWithoutCompare,
     /// Compaction removes its inputs before its manifest stands.
     UnlinkInputsBeforeManifest,
+    /// Compaction drops the end of pieces before them.
+    ForgetOpenPieces,
+    /// The index on disk does not tell of partial rollouts.
+    IndexWithoutPieces,
+    /// A finish takes what it read, whatever was appended since.
+    FinishWhatWasRead,
 }
 
 /// Whether this bug is there.

@@ -9,7 +9,7 @@
 //! - M3. A frame told at two places is held at the one in the newer segment, in whichever order they are told.
 //! - M4. Every id whose row differs from what `take_changes` told last is in `changed`.
 //! - M5. `live` is the sum over the rows and pieces as they are now: whatever changes one takes it out before and adds it after.
-//! - M6. Of an id a rollout is held, or pieces of one that is still being generated, once every frame was told.
+//! - M6. Of an id a rollout is held or pieces of one that is still being generated, never both: the newer incarnation.
 
 use std::cmp::Ordering as CmpOrdering;
 use std::collections::{HashMap, HashSet};
@@ -84,7 +84,10 @@ impl MemoryIndex {
         let changed = match frame.kind {
             EntryKind::Insert => self.insert(at, frame),
             EntryKind::OldLogps | EntryKind::KlRefLogps => self.update(at, frame),
-            EntryKind::Piece => return self.partials.apply(segment, frame, &mut self.live),
+            EntryKind::Piece => {
+                let rollout = self.incarnation(frame.id);
+                return self.partials.apply(segment, frame, rollout, &mut self.live);
+            }
         };
         if changed {
             self.changed.insert(frame.id);
@@ -106,8 +109,8 @@ impl MemoryIndex {
 
     /// Takes out what is held of an id, if it is of this incarnation or an older one.
     pub(crate) fn retire_up_to(&mut self, id: RolloutId, last: Lsn) {
-        let partial = self.partials.get(id).map(Partial::begin_lsn);
-        for held in [partial, self.incarnation(id)].into_iter().flatten().filter(|held| *held <= last) {
+        let held = self.partials.get(id).map(Partial::begin_lsn).or_else(|| self.incarnation(id));
+        if let Some(held) = held.filter(|held| *held <= last) {
             self.retire(id, held);
         }
     }
@@ -272,6 +275,7 @@ impl MemoryIndex {
     }
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
+        self.partials.end_before(frame.id, frame.lsn, &mut self.live);
         if let Some(slot) = self.slab.find(frame.id) {
             match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
                 CmpOrdering::Greater => return false,

@@ -125,15 +125,14 @@ impl Partials {
         held.is_some_and(|(segment, piece)| (*segment, piece.offset_units) == (at.segment, at.offset_units))
     }
 
-    /// Takes in one piece.
-    pub(super) fn apply(&mut self, segment: SegmentId, piece: &FrameEntry, live: &mut LiveUnits) {
-        let held = self.get(piece.id).map_or(Lsn::NONE, Partial::begin_lsn);
-        if held > piece.insert_lsn || self.relocate(segment, piece, live) {
+    /// Takes in one piece. `rollout` is the incarnation that is held of the rollout: one that is newer than the piece came of
+    /// it, also where the record that ended the pieces was lost to damage.
+    pub(super) fn apply(&mut self, segment: SegmentId, piece: &FrameEntry, rollout: Option<Lsn>, live: &mut LiveUnits) {
+        let newest = self.get(piece.id).map(Partial::begin_lsn).max(rollout);
+        if newest.is_some_and(|newest| newest > piece.insert_lsn) || self.relocate(segment, piece, live) {
             return;
         }
-        if held < piece.insert_lsn {
-            self.end(piece.id, held, live);
-        }
+        self.end_before(piece.id, piece.insert_lsn, live);
         let partial = self.0.entry(piece.id).or_insert(Partial { pieces: Vec::new() });
         if let Err(place) = partial.find(piece.lsn) {
             partial.pieces.insert(place, (segment, *piece));
@@ -151,6 +150,13 @@ impl Partials {
         live.add_frame(segment, piece.frame_units);
         *held = (segment, *piece);
         true
+    }
+
+    /// Takes out what is held of an id, if it is of an incarnation below this one.
+    pub(super) fn end_before(&mut self, id: RolloutId, newer: Lsn, live: &mut LiveUnits) {
+        if let Some(held) = self.get(id).map(Partial::begin_lsn).filter(|held| *held < newer) {
+            self.end(id, held, live);
+        }
     }
 
     /// Takes out what is held of an id, if it is of this incarnation.

@@ -1,6 +1,7 @@
 //! The table of pieces: any order, any number of times, any place.
 
 use super::*;
+use crate::format::entry::EntryKind;
 use crate::index::MemoryIndex;
 use crate::index::testing;
 
@@ -101,4 +102,17 @@ fn only_its_own_incarnation_ends_a_partial() {
     assert_eq!(index.partials.len(), 1);
     index.retire_up_to(id(), Lsn::new(10));
     assert_eq!((index.partials.len(), index.live_bytes_total()), (0, 0));
+}
+
+#[test]
+fn a_rollout_takes_the_place_of_older_pieces_in_any_order_and_newer_pieces_come_behind_it() {
+    let insert = FrameEntry { kind: EntryKind::Insert, ..piece(25, 25, 0, 9, 0) };
+    for order in orders(&[whole()[0], whole()[1], (4, insert)]) {
+        let index = told(&order);
+        assert_eq!((index.partials.len(), index.len(), index.live_bytes_total()), (0, 1, 5 * 64));
+    }
+    let mut index = told(&[(4, insert), whole()[2]]);
+    index.retire(id(), Lsn::new(25));
+    index.apply(SegmentId(5), &piece(30, 30, 0, 3, 0));
+    assert_eq!((index.partials.len(), index.len()), (1, 0));
 }

@@ -60,6 +60,9 @@ pub(crate) const TABLE: &[Row] = &[
     row("DropRetireFrameEarly", "D7", "compaction_crash", "f22_a_retirement_outlives_the_segment_that_it_was_written_in"),
     row("RelocateWithoutCompare", "D7", "compaction_crash", "f21_rollouts_that_are_changed_while_they_are_moved_are_neither_lost_nor_brought_back"),
     row("UnlinkInputsBeforeManifest", "D1", "compaction_crash", "f21_segments_that_are_dropped_whole_are_gone_and_nothing_else"),
+    row("ForgetOpenPieces", "D7", "partials_crash", "d7_what_was_abandoned_stays_so_after_the_segment_of_its_end_is_gone"),
+    row("IndexWithoutPieces", "D1", "partials", "what_was_appended_comes_back_with_the_store_with_its_index_or_without"),
+    row("FinishWhatWasRead", "D1", "partials", "a_finish_does_not_lose_what_was_appended_meanwhile"),
     row("WriteInForkedChild", "D10", "one_writer", "d10_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
 
