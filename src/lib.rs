@@ -80,6 +80,7 @@ pub use store::compact::{CompactBudget, Compacted};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
+pub use store::owner::{LockKind, TakeOver};
 pub use store::partials::{OpenPartial, Partial};
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};

@@ -20,7 +20,7 @@ use super::frame_size::FrameSizes;
 use super::hash::BuildIdHasher;
 use super::keyed::{Keyed, NO_LIST};
 use super::live::LiveUnits;
-use super::partials::{Partial, Partials};
+use super::partials::Partials;
 use super::postings::{Place, PostingList, Postings, in_order};
 use super::row::Row;
 use super::slab::{Slab, Slot, bits};
@@ -107,14 +107,6 @@ impl MemoryIndex {
         Some(entry)
     }
 
-    /// Takes out what is held of an id, if it is of this incarnation or an older one.
-    pub(crate) fn retire_up_to(&mut self, id: RolloutId, last: Lsn) {
-        let held = self.partials.get(id).map(Partial::begin_lsn).or_else(|| self.incarnation(id));
-        if let Some(held) = held.filter(|held| *held <= last) {
-            self.retire(id, held);
-        }
-    }
-
     /// Takes out every rollout that was created below a step and inserted before a number. O(result).
     pub(crate) fn retire_created_before(&mut self, created_before: u64, lsn: Lsn) {
         let slots = self.by_created.below(created_before, |slot| self.slab.slot(slot).created);
@@ -158,6 +150,19 @@ impl MemoryIndex {
     /// How many rollouts of a group are live. Looks at none of them.
     pub(crate) fn group_len(&self, group: u64) -> usize {
         self.by_group.live(group)
+    }
+
+    /// Bytes of memory that the index takes, as far as its own tables tell. Looks at each list once.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        const EXTRA_BYTES: usize = size_of::<(u32, Extra)>() + 1;
+        let bytes = self.slab.memory_bytes()
+            + self.postings.memory_bytes()
+            + self.by_created.memory_bytes()
+            + self.by_group.memory_bytes()
+            + self.partials.memory_bytes()
+            + self.extras.capacity() * EXTRA_BYTES
+            + self.changed.capacity() * (size_of::<RolloutId>() + 1);
+        bytes as u64
     }
 
     /// Bytes of the frames in a segment that are held, within half of a percent.

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use super::live::LiveUnits;
+use super::memory::MemoryIndex;
 use crate::format::entry::FrameEntry;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 
@@ -119,6 +120,12 @@ impl Partials {
         self.0.values().flat_map(|partial| &partial.pieces)
     }
 
+    /// Bytes that the pieces take, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let held = |partial: &Partial| partial.pieces.capacity() * size_of::<Piece>();
+        self.0.values().map(held).sum::<usize>() + self.0.len() * size_of::<(RolloutId, Partial)>()
+    }
+
     /// Whether the piece of this number at this place is held.
     pub(super) fn holds(&self, id: RolloutId, at: Location, lsn: Lsn) -> bool {
         let held = self.get(id).and_then(|partial| partial.pieces.get(partial.find(lsn).ok()?));
@@ -168,6 +175,16 @@ impl Partials {
             live.remove_frame(segment, piece.frame_units);
         }
         true
+    }
+}
+
+impl MemoryIndex {
+    /// Takes out what is held of an id, if it is of this incarnation or an older one.
+    pub(crate) fn retire_up_to(&mut self, id: RolloutId, last: Lsn) {
+        let held = self.partials.get(id).map(Partial::begin_lsn).or_else(|| self.incarnation(id));
+        if let Some(held) = held.filter(|held| *held <= last) {
+            self.retire(id, held);
+        }
     }
 }
 

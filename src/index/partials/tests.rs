@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::format::entry::EntryKind;
-use crate::index::MemoryIndex;
 use crate::index::testing;
 
 const ID: u64 = 7;
@@ -115,4 +114,20 @@ fn a_rollout_takes_the_place_of_older_pieces_in_any_order_and_newer_pieces_come_
     index.retire(id(), Lsn::new(25));
     index.apply(SegmentId(5), &piece(30, 30, 0, 3, 0));
     assert_eq!((index.partials.len(), index.len()), (1, 0));
+}
+
+#[test]
+fn memory_that_is_given_back_takes_no_piece_along() {
+    let mut index = told(&whole());
+    let insert = |id: u64| {
+        let lsn = Lsn::new(100 + id);
+        let of = piece(lsn.get(), lsn.get(), 0, 1, 0);
+        FrameEntry { kind: EntryKind::Insert, id: RolloutId::new(1_000 + id), ..of }
+    };
+    let inserts: Vec<FrameEntry> = (0..20_000).map(insert).collect();
+    inserts.iter().for_each(|insert| index.apply(SegmentId(4), insert));
+    let most = index.memory_bytes();
+    inserts.iter().for_each(|insert| drop(index.retire(insert.id, insert.insert_lsn)));
+    assert!(index.memory_bytes() < most / 4, "given back");
+    assert_eq!((index.partials.len(), index.live_bytes_total()), (1, 4 * 5 * 64));
 }

@@ -63,7 +63,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("ForgetOpenPieces", "D7", "partials_crash", "d7_what_was_abandoned_stays_so_after_the_segment_of_its_end_is_gone"),
     row("IndexWithoutPieces", "D1", "partials", "what_was_appended_comes_back_with_the_store_with_its_index_or_without"),
     row("FinishWhatWasRead", "D1", "partials", "a_finish_does_not_lose_what_was_appended_meanwhile"),
-    row("WriteInForkedChild", "D10", "one_writer", "d10_a_forked_child_cannot_write_and_takes_nothing_away"),
+    row("WriteInForkedChild", "D10", "forked_child", "p03_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
 
 const fn row(bug: &'static str, promise: &'static str, file: &'static str, test: &'static str) -> Row {

@@ -32,6 +32,10 @@ pub enum Word {
     Append,
     /// One partial rollout is finished, and one abandoned.
     Finish,
+    /// What was created before the present step ends, by one record.
+    RetireLine,
+    /// Space is given back.
+    Compact,
     /// A plan of what is due, computed and applied.
     Recompute,
     /// A new version of `π_old`.
@@ -54,11 +58,13 @@ pub enum Word {
 
 impl Word {
     /// Everything that a store can be asked for.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Batch,
         Self::Retire,
         Self::Append,
         Self::Finish,
+        Self::RetireLine,
+        Self::Compact,
         Self::Recompute,
         Self::Advance,
         Self::Seal,
@@ -76,6 +82,8 @@ impl Word {
             Self::Retire => "retire",
             Self::Append => "append",
             Self::Finish => "finish",
+            Self::RetireLine => "retire-line",
+            Self::Compact => "compact",
             Self::Recompute => "recompute",
             Self::Advance => "advance",
             Self::Seal => "seal",

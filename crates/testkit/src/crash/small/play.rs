@@ -7,7 +7,7 @@ use rollstore::{Reason, RolloutStore};
 
 use super::Word;
 use crate::crash::Run;
-use crate::model::{Model, Op, Part, Row};
+use crate::model::{Model, Op, Part, Row, Rule};
 use crate::state::{StoreState, assert_same};
 use crate::store::{self, DIR};
 
@@ -120,6 +120,11 @@ impl Play<'_> {
                 let abandoned = Part::Abandon(open.iter().skip(1).take(1).map(|(id, _)| *id).collect());
                 self.operate(&Op::Batch(finished.into_iter().chain([abandoned]).collect()))?;
             }
+            Word::RetireLine => {
+                let rule = Rule::CreatedBefore(clock);
+                self.operate(&Op::Batch(vec![Part::RetireWhere { rule, reason: Reason::Evicted }]))?;
+            }
+            Word::Compact => self.operate(&Op::Compact(u64::MAX))?,
             Word::Recompute => self.operate(&Op::Recompute { step: clock, rollouts: 2 })?,
             Word::Advance => self.operate(&advance(clock + 1))?,
             Word::Seal => {
