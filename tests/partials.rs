@@ -134,6 +134,32 @@ fn an_abandoned_id_is_free_and_inherits_nothing() {
 }
 
 #[test]
+fn an_index_that_still_has_the_rollout_before_gives_way_to_a_partial_one() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.insert(rollout(8, 3, 0)).unwrap();
+    store.flush_index().unwrap();
+    store.retire(&ids([8]), Reason::Trained).unwrap();
+    store.begin_partial(partial(8, 3)).unwrap();
+    let before = StoreState::of(&store).unwrap();
+    store.abandon();
+    let disk = disk.kill();
+    assert_eq!(StoreState::of(&open(&disk).unwrap()).unwrap().diff(&before), "");
+}
+
+#[test]
+fn ids_of_partial_rollouts_are_never_handed_out() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.begin_partial(NewRollout::new(500, 0)).unwrap();
+    assert!(store.allocate_ids(1).unwrap().all(|id| id.get() > 500));
+    store.abandon_partials(&ids([500])).unwrap();
+    store.begin_partial(NewRollout::new(1 << 40, 0)).unwrap();
+    store.close().unwrap();
+    assert!(open(&disk).unwrap().allocate_ids(1).unwrap().all(|id| id.get() > 1 << 40));
+}
+
+#[test]
 fn a_batch_begins_appends_finishes_and_abandons_as_one() {
     let store = begun(&SimDisk::new());
     store.begin_partial(partial(9, 3)).unwrap();

@@ -38,7 +38,7 @@ pub(crate) struct MemoryIndex {
     by_group: Keyed,
     /// What is still being generated: no row, and in none of the lists above.
     pub(crate) partials: Partials,
-    live: LiveUnits,
+    pub(super) live: LiveUnits,
     changed: HashSet<RolloutId, BuildIdHasher>,
     token_total: u64,
     touched: AtomicU64,
@@ -84,10 +84,7 @@ impl MemoryIndex {
         let changed = match frame.kind {
             EntryKind::Insert => self.insert(at, frame),
             EntryKind::OldLogps | EntryKind::KlRefLogps => self.update(at, frame),
-            EntryKind::Piece => {
-                let rollout = self.incarnation(frame.id);
-                return self.partials.apply(segment, frame, rollout, &mut self.live);
-            }
+            EntryKind::Piece => return self.apply_piece(segment, frame),
         };
         if changed {
             self.changed.insert(frame.id);
@@ -280,7 +277,9 @@ impl MemoryIndex {
     }
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
-        self.partials.end_before(frame.id, frame.lsn, &mut self.live);
+        if !self.partials.make_way(frame.id, frame.lsn, &mut self.live) {
+            return false;
+        }
         if let Some(slot) = self.slab.find(frame.id) {
             match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
                 CmpOrdering::Greater => return false,

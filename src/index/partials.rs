@@ -132,14 +132,11 @@ impl Partials {
         held.is_some_and(|(segment, piece)| (*segment, piece.offset_units) == (at.segment, at.offset_units))
     }
 
-    /// Takes in one piece. `rollout` is the incarnation that is held of the rollout: one that is newer than the piece came of
-    /// it, also where the record that ended the pieces was lost to damage.
-    pub(super) fn apply(&mut self, segment: SegmentId, piece: &FrameEntry, rollout: Option<Lsn>, live: &mut LiveUnits) {
-        let newest = self.get(piece.id).map(Partial::begin_lsn).max(rollout);
-        if newest.is_some_and(|newest| newest > piece.insert_lsn) || self.relocate(segment, piece, live) {
+    /// Takes in one piece.
+    fn apply(&mut self, segment: SegmentId, piece: &FrameEntry, live: &mut LiveUnits) {
+        if self.relocate(segment, piece, live) || !self.make_way(piece.id, piece.insert_lsn, live) {
             return;
         }
-        self.end_before(piece.id, piece.insert_lsn, live);
         let partial = self.0.entry(piece.id).or_insert(Partial { pieces: Vec::new() });
         if let Err(place) = partial.find(piece.lsn) {
             partial.pieces.insert(place, (segment, *piece));
@@ -159,11 +156,13 @@ impl Partials {
         true
     }
 
-    /// Takes out what is held of an id, if it is of an incarnation below this one.
-    pub(super) fn end_before(&mut self, id: RolloutId, newer: Lsn, live: &mut LiveUnits) {
-        if let Some(held) = self.get(id).map(Partial::begin_lsn).filter(|held| *held < newer) {
-            self.end(id, held, live);
+    /// Makes way for an incarnation of this id: takes out what is held of an older one. False where what is held is newer.
+    pub(super) fn make_way(&mut self, id: RolloutId, incarnation: Lsn, live: &mut LiveUnits) -> bool {
+        let held = self.get(id).map(Partial::begin_lsn);
+        if let Some(older) = held.filter(|held| *held < incarnation) {
+            self.end(id, older, live);
         }
+        held.is_none_or(|held| held <= incarnation)
     }
 
     /// Takes out what is held of an id, if it is of this incarnation.
@@ -179,6 +178,17 @@ impl Partials {
 }
 
 impl MemoryIndex {
+    /// Takes in one piece. A rollout that is held under its id is of another incarnation: the newer one stays, also where the
+    /// record that ended the older was not told, or was lost to damage.
+    pub(super) fn apply_piece(&mut self, segment: SegmentId, piece: &FrameEntry) {
+        match self.incarnation(piece.id) {
+            Some(rollout) if rollout > piece.insert_lsn => return,
+            Some(rollout) => _ = self.retire(piece.id, rollout),
+            None => {}
+        }
+        self.partials.apply(segment, piece, &mut self.live);
+    }
+
     /// Takes out what is held of an id, if it is of this incarnation or an older one.
     pub(crate) fn retire_up_to(&mut self, id: RolloutId, last: Lsn) {
         let held = self.partials.get(id).map(Partial::begin_lsn).or_else(|| self.incarnation(id));
