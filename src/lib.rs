@@ -27,6 +27,7 @@
 //! |---|---|
 //! | open, create, read beside a writer | [`RolloutStore::options`], [`Options`] |
 //! | put in what was sampled | [`NewRollout`], [`RolloutStore::insert`] |
+//! | keep what an interrupted generation made | [`RolloutStore::begin_partial`], [`RolloutStore::append`], [`RolloutStore::finish`] |
 //! | make one commit of a whole step | [`WriteBatch`] |
 //! | use log-probs, computing what is not fresh | [`RolloutStore::get_or_compute`] |
 //! | compute ahead of need, within a limit | [`RolloutStore::recompute`], [`Budget`] |
@@ -83,6 +84,7 @@ pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Options, Reads};
 pub use store::owner::{LockKind, TakeOver};
+pub use store::partials::{OpenPartial, Partial};
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};
 pub use store::repair::Repaired;

@@ -89,6 +89,12 @@ pub(crate) enum Bug {
     ProgressBeforeResults,
     /// A sweep that goes on takes what was computed before for what is to be computed.
     BeginSweepAnew,
+    /// Compaction drops the end of pieces before them.
+    ForgetOpenPieces,
+    /// The index on disk does not tell of partial rollouts.
+    IndexWithoutPieces,
+    /// A finish takes what it read, whatever was appended since.
+    FinishWhatWasRead,
 }
 
 /// Whether this bug is there.

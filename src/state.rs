@@ -152,8 +152,10 @@ impl State {
     }
 
     fn apply_rollout(&mut self, entry: &FrameEntry) {
-        if entry.kind == EntryKind::Insert {
-            self.counters.inserted = self.counters.inserted.saturating_add(1);
+        if matches!(entry.kind, EntryKind::Insert | EntryKind::Piece) {
+            // What is still being generated counts once it is whole.
+            let is_whole = u64::from(entry.kind == EntryKind::Insert);
+            self.counters.inserted = self.counters.inserted.saturating_add(is_whole);
             // Ids handed out later lie above every counted one that was used.
             if !entry.id.is_keyed() {
                 self.id_ceiling = self.id_ceiling.max(entry.id.get().saturating_add(1));

@@ -11,6 +11,8 @@ pub(crate) enum EntryKind {
     OldLogps,
     /// Its KL reference logps were computed again.
     KlRefLogps,
+    /// A part of a rollout that is still being generated: what is known of it first, or some of its tokens.
+    Piece,
 }
 
 /// One rollout frame, without its columns.
@@ -20,7 +22,7 @@ pub(crate) struct FrameEntry {
     pub(crate) id: RolloutId,
     /// The frame's own number.
     pub(crate) lsn: Lsn,
-    /// The number of the insert that this frame belongs to: the rollout's incarnation.
+    /// The number of the insert that this frame belongs to: the rollout's incarnation. Of a piece, that of the first piece.
     pub(crate) insert_lsn: Lsn,
     /// Offset of the frame in its segment, in 64-byte units.
     pub(crate) offset_units: u32,
@@ -28,13 +30,14 @@ pub(crate) struct FrameEntry {
     pub(crate) frame_units: u32,
     /// Step from which the old logps count as fresh.
     pub(crate) born_step: u64,
-    /// Version of the old logps, or, while they are missing, the version current at the insert.
+    /// Version of the old logps, or, while they are missing, the version current at the insert. Of a piece, the completion
+    /// tokens in front of it, so that a lost piece is noticed.
     pub(crate) ref_version: u64,
-    /// Step at which the rollout was sampled (inserts only).
+    /// Step at which the rollout was sampled (inserts and pieces).
     pub(crate) created_step: u64,
-    /// Version of the KL reference logps in this frame, where it has some.
+    /// Version of the KL reference logps in this frame, where it has some. Of a piece, the sampler's version of its tokens.
     pub(crate) kl_version: u64,
-    /// Prompt and completion tokens (inserts only).
+    /// Prompt and completion tokens (inserts and pieces).
     pub(crate) token_count: u32,
     /// The group that the rollout belongs to, if any (inserts only).
     pub(crate) group: Option<u64>,

@@ -31,9 +31,9 @@ pub(crate) enum FrameKind {
     Rewind,
     /// How far a named sweep over the rollouts has come.
     Sweep,
-    /// A part of a rollout that is still being generated. Reserved: no writer writes it yet.
+    /// A part of a rollout that is still being generated.
     Piece,
-    /// The end of a rollout that was written in parts. Reserved: no writer writes it yet.
+    /// Reserved: no writer writes it. A rollout that was written in parts ends as such by a Retire.
     Finish,
     /// What no other record carries: counters, the id ceiling, ids that were used.
     State,

@@ -25,19 +25,25 @@ impl LiveUnits {
 
     /// The row is held from now on.
     pub(super) fn add(&mut self, row: &Row) {
-        for (at, units) in frames(row) {
-            *self.0.entry(at.segment).or_default() += u64::from(units);
-        }
+        frames(row).for_each(|(at, units)| self.add_frame(at.segment, units));
     }
 
     /// The row, which was added as it is, is held no more.
     pub(super) fn remove(&mut self, row: &Row) {
-        for (at, units) in frames(row) {
-            let Some(live) = self.0.get_mut(&at.segment) else { continue };
-            *live = live.saturating_sub(u64::from(units));
-            if *live == 0 {
-                self.0.remove(&at.segment);
-            }
+        frames(row).for_each(|(at, units)| self.remove_frame(at.segment, units));
+    }
+
+    /// A frame of this segment is held from now on.
+    pub(super) fn add_frame(&mut self, segment: SegmentId, units: u32) {
+        *self.0.entry(segment).or_default() += u64::from(units);
+    }
+
+    /// A frame of this segment, which was added with so many units, is held no more.
+    pub(super) fn remove_frame(&mut self, segment: SegmentId, units: u32) {
+        let Some(live) = self.0.get_mut(&segment) else { return };
+        *live = live.saturating_sub(u64::from(units));
+        if *live == 0 {
+            self.0.remove(&segment);
         }
     }
 }

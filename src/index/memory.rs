@@ -8,7 +8,8 @@
 //! - M2. A frame of another incarnation than the one held changes nothing, unless it is the insert of a newer one.
 //! - M3. A frame told at two places is held at the one in the newer segment, in whichever order they are told.
 //! - M4. Every id whose row differs from what `take_changes` told last is in `changed`.
-//! - M5. `live` is the sum over the rows as they are now: whatever changes a row takes it out before and adds it after.
+//! - M5. `live` is the sum over the rows and pieces as they are now: whatever changes one takes it out before and adds it after.
+//! - M6. Of an id a rollout is held or pieces of one that is still being generated, never both: the newer incarnation.
 
 use std::cmp::Ordering as CmpOrdering;
 use std::collections::{HashMap, HashSet};
@@ -19,6 +20,7 @@ use super::frame_size::FrameSizes;
 use super::hash::BuildIdHasher;
 use super::keyed::{Keyed, NO_LIST};
 use super::live::LiveUnits;
+use super::partials::Partials;
 use super::postings::{Place, PostingList, Postings, in_order};
 use super::row::Row;
 use super::slab::{Slab, Slot, bits};
@@ -34,7 +36,9 @@ pub(crate) struct MemoryIndex {
     postings: Postings,
     by_created: Keyed,
     by_group: Keyed,
-    live: LiveUnits,
+    /// What is still being generated: no row, and in none of the lists above.
+    pub(crate) partials: Partials,
+    pub(super) live: LiveUnits,
     changed: HashSet<RolloutId, BuildIdHasher>,
     token_total: u64,
     touched: AtomicU64,
@@ -80,14 +84,18 @@ impl MemoryIndex {
         let changed = match frame.kind {
             EntryKind::Insert => self.insert(at, frame),
             EntryKind::OldLogps | EntryKind::KlRefLogps => self.update(at, frame),
+            EntryKind::Piece => return self.apply_piece(segment, frame),
         };
         if changed {
             self.changed.insert(frame.id);
         }
     }
 
-    /// Takes out a rollout, if it is of this incarnation. Returns what was known of it.
+    /// Takes out a rollout, or the pieces of one, if they are of this incarnation. Returns what was known of a rollout.
     pub(crate) fn retire(&mut self, id: RolloutId, insert_lsn: Lsn) -> Option<Entry> {
+        if self.partials.end(id, insert_lsn, &mut self.live) {
+            return None;
+        }
         let slot = self.find_incarnation(id, insert_lsn)?;
         let entry = self.entry(slot);
         self.remove(slot);
@@ -148,6 +156,7 @@ impl MemoryIndex {
             + self.postings.memory_bytes()
             + self.by_created.memory_bytes()
             + self.by_group.memory_bytes()
+            + self.partials.memory_bytes()
             + self.extras.capacity() * EXTRA_BYTES
             + self.changed.capacity() * (size_of::<RolloutId>() + 1);
         bytes as u64
@@ -166,6 +175,9 @@ impl MemoryIndex {
     /// Points to a frame at a place where it was written again, if this very frame is held at an older place: a rollout
     /// that was retired, replaced or computed again meanwhile stays as it is.
     pub(crate) fn relocate(&mut self, segment: SegmentId, frame: &FrameEntry) -> bool {
+        if frame.kind == EntryKind::Piece {
+            return self.partials.relocate(segment, frame, &mut self.live);
+        }
         let at = Location { segment, offset_units: frame.offset_units };
         let Some(slot) = self.find_incarnation(frame.id, frame.insert_lsn) else { return false };
         let moved = self.change(slot, |index| index.move_frame(slot, at, frame.lsn));
@@ -179,6 +191,7 @@ impl MemoryIndex {
     pub(crate) fn holds(&self, id: RolloutId, at: Location, lsn: Lsn) -> bool {
         let slot = self.slab.find(id);
         slot.is_some_and(|slot| self.row(slot).frames().any(|frame| frame == (at, lsn)))
+            || self.partials.holds(id, at, lsn)
     }
 
     /// Notes that a rollout was asked for, if its incarnation is below `before`. Returns whether that was news.
@@ -264,6 +277,9 @@ impl MemoryIndex {
     }
 
     fn insert(&mut self, at: Location, frame: &FrameEntry) -> bool {
+        if !self.partials.make_way(frame.id, frame.lsn, &mut self.live) {
+            return false;
+        }
         if let Some(slot) = self.slab.find(frame.id) {
             match self.slab.slot(slot).insert_lsn.cmp(&frame.lsn) {
                 CmpOrdering::Greater => return false,
@@ -463,12 +479,14 @@ impl MemoryIndex {
         }
         let rows: Vec<Row> = self.slab.iter().map(|slot| self.row(slot)).collect();
         let kept = Self {
+            partials: std::mem::take(&mut self.partials),
             changed: std::mem::take(&mut self.changed),
             touched: AtomicU64::new(self.touched()),
             ..Self::default()
         };
         *self = kept;
         rows.iter().for_each(|row| self.put(row));
+        self.partials.pieces().for_each(|(segment, piece)| self.live.add_frame(*segment, piece.frame_units));
     }
 
     fn row(&self, slot: u32) -> Row {

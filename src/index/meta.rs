@@ -1,16 +1,19 @@
-//! The one meta record of the on-disk index: whose it is, how much of the log it covers, and what its rows add up to.
+//! The one meta record of the on-disk index: whose it is, how much of the log it covers, what its rows add up to, and what is
+//! still being generated.
 //!
-//! May touch `ids`. Pure.
+//! May touch `ids` and `format::entry`. Pure.
 //!
 //! Always true:
 //! - T1. The record changes in the same transaction as the rows, so that its totals are those of the rows beside it.
 
 use super::hash::digest;
+use super::partials::Piece;
 use super::row::{Fields, seal};
-use crate::ids::{Lsn, SegmentId};
+use crate::format::entry::{EntryKind, FrameEntry, Has};
+use crate::ids::{Lsn, RolloutId, SegmentId};
 
 /// Version of the meta record and of the rows. Another version is rejected, and the index rebuilt.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Which store, and which of its epochs, an index belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +30,15 @@ pub(crate) struct IndexMeta {
     pub(crate) applied_lsn: Lsn,
     /// The segments whose frames are all in the rows.
     pub(crate) covered: Vec<SegmentId>,
+    /// The pieces of rollouts that are still being generated. They are few and end soon: they have no rows of their own.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl IndexMeta {
+    /// Of an index that covers nothing.
+    pub(crate) fn of_nothing(identity: Identity) -> Self {
+        Self { identity, applied_lsn: Lsn::NONE, covered: Vec::new(), pieces: Vec::new() }
+    }
 }
 
 /// What the rows add up to: a lost, doubled, older or altered row gives other totals.
@@ -51,14 +63,18 @@ impl Totals {
 
 /// The bytes of the meta record.
 pub(super) fn encode(meta: &IndexMeta, totals: Totals) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + meta.covered.len() * 4);
+    let mut out = Vec::with_capacity(64 + meta.covered.len() * 4 + meta.pieces.len() * 64);
     out.extend(FORMAT.to_le_bytes());
     out.extend(meta.identity.store);
     for number in [meta.identity.epoch, meta.applied_lsn.get(), totals.rows, totals.digest] {
         out.extend(number.to_le_bytes());
     }
+    out.extend((meta.covered.len() as u64).to_le_bytes());
     for segment in &meta.covered {
         out.extend(segment.0.to_le_bytes());
+    }
+    for piece in &meta.pieces {
+        put_piece(&mut out, piece);
     }
     seal(&mut out);
     out
@@ -74,22 +90,60 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(IndexMeta, Totals), String> {
     let identity = Identity { store: fields.array()?, epoch: fields.u64()? };
     let applied_lsn = fields.lsn()?;
     let totals = Totals { rows: fields.u64()?, digest: fields.u64()? };
-    let mut covered = Vec::new();
-    while fields.remaining() > 0 {
+    let (mut covered, mut pieces) = (Vec::new(), Vec::new());
+    for _ in 0..fields.u64()? {
         covered.push(SegmentId(fields.u32()?));
     }
-    Ok((IndexMeta { identity, applied_lsn, covered }, totals))
+    while fields.remaining() > 0 {
+        pieces.push(piece(&mut fields)?);
+    }
+    Ok((IndexMeta { identity, applied_lsn, covered, pieces }, totals))
+}
+
+fn put_piece(out: &mut Vec<u8>, (segment, piece): &Piece) {
+    let FrameEntry { id, lsn, insert_lsn, created_step, ref_version, kl_version, .. } = *piece;
+    for number in [id.get(), lsn.get(), insert_lsn.get(), created_step, ref_version, kl_version] {
+        out.extend(number.to_le_bytes());
+    }
+    for number in [segment.0, piece.offset_units, piece.frame_units, piece.token_count] {
+        out.extend(number.to_le_bytes());
+    }
+}
+
+fn piece(fields: &mut Fields<'_>) -> Result<Piece, String> {
+    let (id, lsn, insert_lsn) = (RolloutId::new(fields.u64()?), fields.lsn()?, fields.lsn()?);
+    let (created_step, ref_version, kl_version) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (segment, offset_units) = (SegmentId(fields.u32()?), fields.u32()?);
+    let (frame_units, token_count) = (fields.u32()?, fields.u32()?);
+    let piece = FrameEntry {
+        kind: EntryKind::Piece,
+        id,
+        lsn,
+        insert_lsn,
+        offset_units,
+        frame_units,
+        born_step: created_step,
+        ref_version,
+        created_step,
+        kl_version,
+        token_count,
+        group: None,
+        has: Has::default(),
+    };
+    Ok((segment, piece))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::testing;
 
     fn meta(covered: &[u32]) -> IndexMeta {
         IndexMeta {
             identity: Identity { store: *b"0123456789abcdef", epoch: 3 },
             applied_lsn: Lsn::new(99),
             covered: covered.iter().map(|segment| SegmentId(*segment)).collect(),
+            pieces: covered.iter().map(|segment| (SegmentId(*segment), testing::piece(7, 90, 80))).collect(),
         }
     }
 

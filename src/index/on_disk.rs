@@ -23,7 +23,7 @@ use super::meta::{self, Identity, IndexMeta, Totals};
 use super::row::Row;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Lsn, SegmentId};
+use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::planted::{Bug, planted};
 
 /// Memory that redb may use for pages, in bytes. Rows are read once, at load: more would serve nobody.
@@ -91,7 +91,7 @@ impl DiskIndex {
         let file = disk.create(path).map_err(|error| Error::io("create", path, error))?;
         let db = guarded(|| open_database(OpenFile(file), cache_bytes)).map_err(|failure| failure.into_error(path))?;
         let mut index = Self { db: Some(db), path: path.to_owned(), totals: Totals::default() };
-        index.flush(&Changes::default(), &IndexMeta { identity, applied_lsn: Lsn::NONE, covered: Vec::new() })?;
+        index.flush(&Changes::default(), &IndexMeta::of_nothing(identity))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
         Ok(index)
@@ -211,6 +211,7 @@ fn read(db: &Database, expected: &Expected<'_>) -> Result<(MemoryIndex, IndexMet
     let (meta, stated) = meta::decode(stored.value()).map_err(|what| reject(format!("meta record: {what}")))?;
     check_meta(&meta, expected)?;
     let mut index = MemoryIndex::default();
+    meta.pieces.iter().for_each(|(segment, piece)| index.apply(*segment, piece));
     let mut totals = Totals::default();
     for stored in transaction.open_table(ROLLOUTS)?.iter()? {
         let (key, value) = stored?;
@@ -245,6 +246,9 @@ fn check_meta(meta: &IndexMeta, expected: &Expected<'_>) -> Result<(), Failure> 
     if meta.applied_lsn > expected.log_end && !planted(Bug::BelieveIndexAhead) {
         return Err(reject(format!("covers LSN {}, the log ends at {}", meta.applied_lsn, expected.log_end)));
     }
+    for (segment, piece) in &meta.pieces {
+        check_frame(piece.id, *segment, piece.lsn, meta, expected)?;
+    }
     match meta.covered.iter().find(|segment| !expected.segments.contains(segment)) {
         Some(segment) => Err(reject(format!("covers segment {segment}, which is not listed"))),
         None => Ok(()),
@@ -256,13 +260,21 @@ fn check_row(row: &Row, key: u64, meta: &IndexMeta, expected: &Expected<'_>) -> 
     if id.get() != key {
         return Err(reject(format!("row {key} is of rollout {id}")));
     }
-    for (at, lsn) in row.frames() {
-        if !expected.segments.contains(&at.segment) {
-            return Err(reject(format!("rollout {id} lies in segment {}, which is not listed", at.segment)));
-        }
-        if lsn > meta.applied_lsn {
-            return Err(reject(format!("rollout {id} has LSN {lsn}, beyond the applied {}", meta.applied_lsn)));
-        }
+    row.frames().try_for_each(|(at, lsn)| check_frame(id, at.segment, lsn, meta, expected))
+}
+
+fn check_frame(
+    id: RolloutId,
+    segment: SegmentId,
+    lsn: Lsn,
+    meta: &IndexMeta,
+    expected: &Expected<'_>,
+) -> Result<(), Failure> {
+    if !expected.segments.contains(&segment) {
+        return Err(reject(format!("rollout {id} lies in segment {segment}, which is not listed")));
+    }
+    if lsn > meta.applied_lsn {
+        return Err(reject(format!("rollout {id} has LSN {lsn}, beyond the applied {}", meta.applied_lsn)));
     }
     Ok(())
 }

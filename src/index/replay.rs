@@ -28,7 +28,8 @@ impl Replay {
     /// Takes in one frame, in any order.
     pub(crate) fn apply(&mut self, segment: SegmentId, frame: &FrameEntry) {
         let held = self.index.incarnation(frame.id).unwrap_or(Lsn::NONE);
-        if frame.kind != EntryKind::Insert && frame.insert_lsn > held {
+        let is_update = matches!(frame.kind, EntryKind::OldLogps | EntryKind::KlRefLogps);
+        if is_update && frame.insert_lsn > held {
             self.early.push((segment, *frame));
         } else {
             self.index.apply(segment, frame);

@@ -13,7 +13,7 @@ use super::entry::{FirstOld, KlEntry};
 use super::{Entry, Extra, Row};
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
-use crate::format::entry::Has;
+use crate::format::entry::{EntryKind as FrameType, FrameEntry, Has};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 
 /// A file in memory. It can be told to fail as a full disk does, after some more operations that change it.
@@ -207,4 +207,23 @@ pub(super) fn rich_row(number: u64) -> Row {
         first_old: Some(FirstOld { at: at(2, unit + 2), lsn: lsn(4), units: 4 }),
     };
     Row { entry, extra }
+}
+
+/// A piece of rollout `id` with this number, of the incarnation that began with `begin`.
+pub(super) fn piece(id: u64, lsn: u64, begin: u64) -> FrameEntry {
+    FrameEntry {
+        kind: FrameType::Piece,
+        id: RolloutId::new(id),
+        lsn: Lsn::new(lsn),
+        insert_lsn: Lsn::new(begin),
+        offset_units: 7,
+        frame_units: 5,
+        born_step: 3,
+        ref_version: 11,
+        created_step: 3,
+        kl_version: 2,
+        token_count: 13,
+        group: None,
+        has: Has::default(),
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Incarnation {
 pub(crate) enum Event {
     /// A rollout came to be, or its log-probs were computed again.
     Rollout(FrameEntry),
-    /// Rollouts ended.
+    /// Rollouts ended, or, for the reason [`PARTIAL_ENDED`], what was still being generated.
     Retire { victims: Vec<Incarnation>, reason: u16, unused: u64 },
     /// Every rollout that was created below a step and inserted before this frame ended: so many, of which nobody had asked
     /// for `unused`.
@@ -59,6 +59,9 @@ pub(crate) enum Event {
     /// A frame that this version may pass over.
     Ignored,
 }
+
+/// The reason of a Retire frame that ends pieces: they became a rollout, or were given up. No counter counts it.
+pub(crate) const PARTIAL_ENDED: u16 = u16::MAX;
 
 /// A frame on its way out: everything but its place.
 #[derive(Debug)]
@@ -83,7 +86,11 @@ impl<'a> NewFrame<'a> {
         meta: Cow<'a, [u8]>,
         meta_crc: u32,
     ) -> Self {
-        let kind = if entry.kind == EntryKind::Insert { FrameKind::Insert } else { FrameKind::Update };
+        let kind = match entry.kind {
+            EntryKind::Insert => FrameKind::Insert,
+            EntryKind::OldLogps | EntryKind::KlRefLogps => FrameKind::Update,
+            EntryKind::Piece => FrameKind::Piece,
+        };
         Self {
             kind,
             flags: FrameFlags::default(),
@@ -230,7 +237,7 @@ impl Event {
     /// What a frame says. `arrays` is the frame's arrays region; only control frames look into it.
     pub(crate) fn decode(header: &FrameHeader, offset_units: u32, meta: &[u8], arrays: &[u8]) -> Result<Self, Fault> {
         match header.kind {
-            FrameKind::Insert | FrameKind::Update => {
+            FrameKind::Insert | FrameKind::Update | FrameKind::Piece => {
                 let meta = meta::rollout_meta(meta, header.body_len)?;
                 Ok(Self::Rollout(rollout_entry(header, offset_units, meta)?))
             }
@@ -286,7 +293,7 @@ impl Event {
                 Ok(Self::Sweep { name: meta.name.as_str().to_owned(), progress })
             }
             FrameKind::Pad | FrameKind::Ignorable(_) => Ok(Self::Ignored),
-            FrameKind::Piece | FrameKind::Finish => Err(Fault::too_new("frame kind", header.kind.name())),
+            FrameKind::Finish => Err(Fault::too_new("frame kind", header.kind.name())),
         }
     }
 }
@@ -317,11 +324,12 @@ fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRollout
     let has = has(|code| len(code).is_some());
     let kind = match header.kind {
         FrameKind::Insert => EntryKind::Insert,
+        FrameKind::Piece => EntryKind::Piece,
         _ if has.contains(Has::OLD) => EntryKind::OldLogps,
         _ if has.contains(Has::KL_REF) => EntryKind::KlRefLogps,
         _ => return Err(Fault::damaged("update", 0, "a log-prob column", "none")),
     };
-    Ok(FrameEntry {
+    let entry = FrameEntry {
         kind,
         id: header.rollout,
         lsn: header.lsn,
@@ -332,10 +340,21 @@ fn rollout_entry(header: &FrameHeader, offset_units: u32, meta: &ArchivedRollout
         ref_version: header.ref_version,
         created_step: meta.created_step.to_native(),
         kl_version: meta.kl_version.to_native(),
-        token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        token_count: token_count(kind, |code| len(code).unwrap_or(0)),
         group: meta.has(RolloutMeta::GROUP).then(|| meta.group.to_native()),
         has: has.with(if header.flags.contains(FrameFlags::USED) { Has::USED } else { Has::default() }),
+    };
+    Ok(if kind == EntryKind::Piece {
+        piece(entry, meta.spans.first().map(|span| span.version.to_native()))
+    } else {
+        entry
     })
+}
+
+/// The entry of a piece. All of them tell the created step, by the header; what is asked of a rollout they do not tell.
+fn piece(entry: FrameEntry, sampled_by: Option<u64>) -> FrameEntry {
+    let (created_step, kl_version) = (entry.born_step, sampled_by.unwrap_or_default());
+    FrameEntry { created_step, kl_version, group: None, has: Has::default(), ..entry }
 }
 
 /// Number of values in a column.
@@ -344,10 +363,10 @@ pub(crate) fn value_count(column: &ColumnRef) -> u32 {
     u32::try_from(bytes / column.dtype.size_bytes() as u64).unwrap_or(u32::MAX)
 }
 
-/// The entry of an insert or update about to be written, with its place, number and version still to be told.
+/// The entry of a rollout frame about to be written, with its place, number and version still to be told.
 pub(crate) fn entry_of(kind: EntryKind, id: RolloutId, meta: &RolloutMeta) -> FrameEntry {
     let len = |code: ColumnCode| meta.columns.iter().find(|column| column.column == code.0).map(|column| column.len);
-    FrameEntry {
+    let entry = FrameEntry {
         kind,
         id,
         lsn: Lsn::NONE,
@@ -358,10 +377,11 @@ pub(crate) fn entry_of(kind: EntryKind, id: RolloutId, meta: &RolloutMeta) -> Fr
         ref_version: 0,
         created_step: meta.created_step,
         kl_version: meta.kl_version,
-        token_count: if kind == EntryKind::Insert { token_count(|code| len(code).unwrap_or(0)) } else { 0 },
+        token_count: token_count(kind, |code| len(code).unwrap_or(0)),
         group: (meta.present & RolloutMeta::GROUP != 0).then_some(meta.group),
         has: has(|code| len(code).is_some()),
-    }
+    };
+    if kind == EntryKind::Piece { piece(entry, meta.spans.first().map(|span| span.version)) } else { entry }
 }
 
 /// Which log-prob columns there are.
@@ -375,7 +395,11 @@ fn has(column: impl Fn(ColumnCode) -> bool) -> Has {
 }
 
 /// Tokens that a forward pass over a rollout costs: the prompt's, and the completion's by whichever column tells them.
-fn token_count(len: impl Fn(ColumnCode) -> u32) -> u32 {
+/// Updates do not tell.
+fn token_count(kind: EntryKind, len: impl Fn(ColumnCode) -> u32) -> u32 {
+    if matches!(kind, EntryKind::OldLogps | EntryKind::KlRefLogps) {
+        return 0;
+    }
     let completion = [ColumnCode::COMPLETION_IDS, ColumnCode::OLD_LOGPS, ColumnCode::SAMPLER_LOGPS];
     let completion = completion.iter().map(|code| len(*code)).max().unwrap_or(0);
     len(ColumnCode::PROMPT_IDS).saturating_add(completion)

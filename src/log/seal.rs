@@ -2,7 +2,7 @@
 
 use crate::disk::aligned::AlignedBuf;
 use crate::error::{Damage, Error, Result};
-use crate::format::entry::FrameEntry;
+use crate::format::entry::{EntryKind, FrameEntry};
 use crate::format::footer::{Footer, HeaderHash, RetiredEntry, TRAILER_BYTES, TrailerInfo, UsedEntry, decode_trailer};
 use crate::format::frame::HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
@@ -74,7 +74,8 @@ impl FooterBuilder {
         let mut entries = self.entries.clone();
         entries.sort_unstable_by_key(|entry| (entry.id, entry.lsn));
         let bounds = |value: fn(&FrameEntry) -> u64| {
-            let values = entries.iter().map(value);
+            // What a piece has in place of a version is a count of tokens.
+            let values = entries.iter().filter(|entry| entry.kind != EntryKind::Piece).map(value);
             (values.clone().min().unwrap_or(0), values.max().unwrap_or(0))
         };
         let (born_min, born_max) = bounds(|entry| entry.born_step);

@@ -274,10 +274,7 @@ fn fill(
     let mut index = replay.finish();
     // Those that an index on disk still held.
     for (id, last) in ended.0 {
-        let held = index.get(id).map(|entry| entry.insert_lsn).filter(|held| *held <= last);
-        if let Some(held) = held {
-            index.retire(id, held);
-        }
+        index.retire_up_to(id, last);
     }
     for (id, lsn) in used {
         index.mark_used(id, lsn);

@@ -128,6 +128,22 @@ impl<'a> WriteBatch<'a> {
         self.ops.push(Op::Cursor(Arc::from(cursor)));
     }
 
+    /// Takes an operation in, or the reason why it was refused.
+    pub(super) fn put(&mut self, op: Result<Op<'a>>) -> Result<()> {
+        let op = self.accept(op)?;
+        self.ops.push(op);
+        Ok(())
+    }
+
+    pub(super) fn store(&self) -> &'a RolloutStore {
+        self.store
+    }
+
+    /// Whether pieces of a partial rollout are in this batch.
+    pub(super) fn has_pieces_of(&self, id: RolloutId) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Begin(piece) | Op::Append(piece) if piece.entry.id == id))
+    }
+
     fn accept<T>(&mut self, checked: Result<T>) -> Result<T> {
         if let Err(error) = &checked {
             self.refused.get_or_insert_with(|| error.to_string());

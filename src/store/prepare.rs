@@ -30,6 +30,15 @@ pub(crate) struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     /// Prepares an insert.
     pub(crate) fn insert(rollout: NewRollout<'a>) -> Result<Self> {
+        Self::given(EntryKind::Insert, rollout)
+    }
+
+    /// Prepares a piece of a rollout that is still being generated.
+    pub(crate) fn piece(piece: NewRollout<'a>) -> Result<Self> {
+        Self::given(EntryKind::Piece, piece)
+    }
+
+    fn given(kind: EntryKind, rollout: NewRollout<'a>) -> Result<Self> {
         rollout.check()?;
         let has_zero_logps = rollout.has_zero_logps();
         let NewRollout { id, created_step, key, group, reward, advantage, mut columns, provenances, .. } = rollout;
@@ -63,7 +72,7 @@ impl<'a> Prepared<'a> {
         }
         let old_versions = rollout.old_spans.iter().map(|(version, _)| *version).collect();
         let kl_version = rollout.kl_version;
-        let prepared = Self::of(EntryKind::Insert, id, &meta, arrays);
+        let prepared = Self::of(kind, id, &meta, arrays);
         Ok(Self { old_versions, kl_version, key, has_zero_logps, ..prepared })
     }
 

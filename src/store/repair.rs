@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::os::OsDisk;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, Result};
-use crate::format::kind::{FrameFlags, FrameKind};
+use crate::format::kind::FrameFlags;
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentState};
 use crate::format::names::{manifest_file_name, segment_file_name};
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
@@ -182,8 +182,8 @@ impl<'a> Repair<'a> {
                 Step::Frame(frame) if !seen.insert(frame.header.lsn) => lost = true,
                 Step::Frame(frame) => frames.push(*frame),
                 Step::Lost { next, .. } if next == end && is_active => {}
-                Step::Damaged { header, .. }
-                    if header.kind == FrameKind::Insert || header.kind == FrameKind::Update => {}
+                // What is missing is missed by itself: of a rollout in parts too, by the tokens in front of the next one.
+                Step::Damaged { header, .. } if header.kind.is_rollout() => {}
                 Step::Damaged { .. } | Step::Lost { .. } => lost = true,
             }
             Ok(())

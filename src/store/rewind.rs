@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 use crate::store::RolloutStore;
+use crate::store::partials::stage::Abandon;
 use crate::store::retirement::Retirement;
 use crate::store::stage::Op;
 
@@ -11,7 +12,7 @@ use crate::store::stage::Op;
 pub enum Rewind {
     /// They stay: data of a policy that will not come again, whose sampler log-probs are still true.
     Keep,
-    /// They are retired as [`Reason::Rewound`].
+    /// They are retired as [`Reason::Rewound`], and partial rollouts that were begun later are abandoned.
     Drop,
 }
 
@@ -52,6 +53,7 @@ impl RolloutStore {
         let mut ops = vec![Op::Rewind { step }];
         if created_later == Rewind::Drop {
             ops.insert(0, Op::Retire { which: Retirement::CreatedAfter(step), reason: Reason::Rewound });
+            ops.insert(0, Op::Abandon(Abandon::CreatedAfter(step)));
         }
         let written = writer.write(&self.core, &ops)?;
         drop(writer);

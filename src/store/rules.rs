@@ -10,6 +10,7 @@
 use crate::error::{Error, Result};
 use crate::format::clock::VersionClock;
 use crate::format::entry::Has;
+use crate::ids::RolloutId;
 use crate::index::Entry;
 
 /// The options that decide what is fresh; stored with the store.
@@ -86,6 +87,21 @@ fn check_is_step(step: u64, what: &str) -> Result<()> {
         return Err(Error::invalid(format!("{what} {step} is no step; is it a -1 that was cast?")));
     }
     Ok(())
+}
+
+/// The version that stands for log-probs that `versions` made: an abandoned one if there is any, else the oldest; the
+/// current one where there are no log-probs yet.
+pub(crate) fn made_by(clock: &VersionClock, versions: &[u64], id: RolloutId, what: &str) -> Result<u64> {
+    if let Some(version) = versions.iter().find(|version| !clock.contains(**version) && **version >= clock.next) {
+        let (current, next) = (clock.current, clock.next);
+        return Err(Error::invalid(format!(
+            "rollout {id}: {what} of version {version}, which was never issued: the current one is {current}, the next will \
+             be {next}"
+        ))
+        .of(id));
+    }
+    let abandoned = versions.iter().find(|version| !clock.contains(**version));
+    Ok(abandoned.or_else(|| versions.iter().min()).copied().unwrap_or(clock.current))
 }
 
 /// What is known about the freshness of a rollout's old logps at one step. Any flags may be set together.

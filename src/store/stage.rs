@@ -7,11 +7,10 @@
 //! - B1. A batch that is refused leaves nothing behind.
 //! - B2. State moves only through the events that are written.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::clock::VersionClock;
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
 use crate::index::{Entry, MemoryIndex};
@@ -21,8 +20,11 @@ use crate::planted::{Bug, planted};
 use crate::reason::Reason;
 use crate::state::{Next, State, next_version};
 use crate::store::core::Core;
+use crate::store::partials::stage::{Abandon, Open, Pieces};
 use crate::store::prepare::Prepared;
 use crate::store::retirement::Retirement;
+use crate::store::rules::made_by;
+use crate::store::standing::{Changes, Live, Overlay, Standing};
 use crate::store::sweep::progress::Move;
 use crate::store::usage::Pending;
 
@@ -31,6 +33,10 @@ use crate::store::usage::Pending;
 pub(crate) enum Op<'a> {
     Insert(Prepared<'a>),
     Replace(Prepared<'a>),
+    Begin(Prepared<'a>),
+    Append(Prepared<'a>),
+    Finish(Prepared<'a>, Pieces),
+    Abandon(Abandon),
     Retire {
         which: Retirement,
         reason: Reason,
@@ -59,7 +65,9 @@ impl Op<'_> {
     /// Rollouts with log-probs that look as if they were filled in.
     pub(crate) fn zero_logps_count(&self) -> usize {
         match self {
-            Op::Insert(prepared) | Op::Replace(prepared) => usize::from(prepared.has_zero_logps),
+            Op::Insert(prepared) | Op::Replace(prepared) | Op::Finish(prepared, _) => {
+                usize::from(prepared.has_zero_logps)
+            }
             Op::Apply { updates, .. } => updates.iter().filter(|update| update.prepared.has_zero_logps).count(),
             _ => 0,
         }
@@ -85,6 +93,7 @@ pub(crate) enum Outcome {
     /// The new incarnation.
     Inserted(Lsn),
     Retired(u64),
+    Abandoned(u64),
     Applied {
         computed: u64,
         dropped: u64,
@@ -93,49 +102,6 @@ pub(crate) enum Outcome {
     /// Something else came between: nothing was written.
     PassedOver,
 }
-
-/// A live rollout as a later operation sees it.
-#[derive(Debug, Clone, Copy)]
-struct Live {
-    insert_lsn: Lsn,
-    old_lsn: Lsn,
-    kl_lsn: Lsn,
-    created_step: u64,
-    ref_version: u64,
-    group: Option<u64>,
-    used: bool,
-}
-
-/// Rollouts changed by batches that are written and not yet published; `None` for retired ones.
-#[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    changed: HashMap<RolloutId, (Lsn, Option<Live>)>,
-    order: VecDeque<(Lsn, RolloutId)>,
-}
-
-impl Overlay {
-    /// Forgets what readers see by now.
-    pub(crate) fn forget(&mut self, published: Lsn) {
-        while let Some((lsn, id)) = self.order.front().copied().filter(|(lsn, _)| *lsn <= published) {
-            self.order.pop_front();
-            if self.changed.get(&id).is_some_and(|(changed, _)| *changed == lsn) {
-                self.changed.remove(&id);
-            }
-        }
-    }
-
-    /// Takes in the changes of a batch that was written.
-    pub(crate) fn add(&mut self, changes: Changes) {
-        let mut order: Vec<(Lsn, RolloutId)> = changes.0.iter().map(|(id, (lsn, _))| (*lsn, *id)).collect();
-        order.sort_unstable();
-        self.order.extend(order);
-        self.changed.extend(changes.0);
-    }
-}
-
-/// Rollouts changed by the batch being staged.
-#[derive(Debug, Default)]
-pub(crate) struct Changes(HashMap<RolloutId, (Lsn, Option<Live>)>);
 
 /// A batch ready to be written.
 #[derive(Debug)]
@@ -157,7 +123,7 @@ pub(crate) struct Stage<'b, 's> {
     core: &'s Core,
     overlay: &'s Overlay,
     staged: Staged<'b>,
-    next_lsn: Lsn,
+    pub(super) next_lsn: Lsn,
     /// The ceiling that a tally was asked for with.
     id_ceiling: Option<u64>,
 }
@@ -194,6 +160,10 @@ impl<'b, 's> Stage<'b, 's> {
         match op {
             Op::Insert(prepared) => self.insert(prepared),
             Op::Replace(prepared) => self.replace(prepared),
+            Op::Begin(prepared) => self.begin(prepared),
+            Op::Append(prepared) => self.append(prepared),
+            Op::Finish(prepared, read) => self.finish(prepared, *read),
+            Op::Abandon(which) => Ok(Outcome::Abandoned(self.abandon(which))),
             Op::Retire { which, reason } => self.retire(which, *reason),
             Op::Apply { instance, updates } => self.apply(*instance, updates),
             Op::Advance { clock, step, label } => self.advance(*clock, *step, *label),
@@ -227,14 +197,28 @@ impl<'b, 's> Stage<'b, 's> {
     }
 
     fn live(&self, id: RolloutId) -> Option<Live> {
-        if let Some((_, live)) = self.staged.changes.0.get(&id).or_else(|| self.overlay.changed.get(&id)) {
-            return *live;
+        match self.standing(id) {
+            Standing::Live(live) => Some(live),
+            Standing::Open(_) | Standing::Nothing => None,
+        }
+    }
+
+    pub(super) fn standing(&self, id: RolloutId) -> Standing {
+        if let Some((_, standing)) = self.staged.changes.0.get(&id).or_else(|| self.overlay.get(id)) {
+            return *standing;
         }
         let published = self.core.published.read();
-        let Entry { insert_lsn, old_lsn, created_step, ref_version, group, has, .. } = published.index.get(id)?;
+        let Some(entry) = published.index.get(id) else {
+            return published
+                .index
+                .partials
+                .get(id)
+                .map_or(Standing::Nothing, |partial| Standing::Open(Open::of(partial)));
+        };
+        let Entry { insert_lsn, old_lsn, created_step, ref_version, group, has, .. } = entry;
         let kl_lsn = published.index.extra(id).and_then(|extra| extra.kl).map_or(Lsn::NONE, |kl| kl.lsn);
         let used = has.contains(Has::USED);
-        Some(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version, group, used })
+        Standing::Live(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version, group, used })
     }
 
     /// The live rollouts that `wanted` takes, ascending. `published` finds those among what readers see by now.
@@ -243,25 +227,51 @@ impl<'b, 's> Stage<'b, 's> {
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Live) -> bool,
     ) -> Vec<RolloutId> {
+        self.where_standing(published, |standing| matches!(standing, Standing::Live(live) if wanted(live)))
+    }
+
+    /// The ids under which something stands that `wanted` takes, likewise.
+    pub(super) fn where_standing(
+        &self,
+        published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
+        wanted: impl Fn(&Standing) -> bool,
+    ) -> Vec<RolloutId> {
         let mut ids = published(&self.core.published.read().index);
-        ids.extend(self.overlay.changed.keys().chain(self.staged.changes.0.keys()));
+        ids.extend(self.overlay.ids().chain(self.staged.changes.0.keys()));
         ids.sort_unstable();
         ids.dedup();
-        ids.retain(|id| self.live(*id).is_some_and(|live| wanted(&live)));
+        ids.retain(|id| wanted(&self.standing(*id)));
         ids
     }
 
     fn insert(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
+        self.check_new(prepared)?;
+        self.insert_new(prepared)
+    }
+
+    /// Refuses an id under which something stands, and a created step absurdly far ahead.
+    pub(super) fn check_new(&self, prepared: &Prepared<'_>) -> Result<()> {
         let id = prepared.entry.id;
-        if self.live(id).is_some() {
-            let hint = match &prepared.key {
-                Some(key) => format!(" (key {key:?}, or another key of the same id)"),
-                None => String::new(),
-            };
-            return Err(Error::invalid(format!("rollout {id}{hint} is live; retire or replace it first")).of(id));
-        }
+        let what = match self.standing(id) {
+            Standing::Nothing => {
+                let clock = self.staged.state.clock;
+                let checked = self.core.rules.check_created(clock, prepared.entry.created_step);
+                return checked.map_err(|error| error.of(id));
+            }
+            Standing::Live(_) => "is live; retire or replace it first",
+            Standing::Open(_) => "is an open partial rollout; finish or abandon it first",
+        };
+        let hint = match &prepared.key {
+            Some(key) => format!(" (key {key:?}, or another key of the same id)"),
+            None => String::new(),
+        };
+        Err(Error::invalid(format!("rollout {id}{hint} {what}")).of(id))
+    }
+
+    /// Inserts a rollout under an id that is known to be free.
+    pub(super) fn insert_new(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
+        let id = prepared.entry.id;
         let state = &self.staged.state;
-        self.core.rules.check_created(state.clock, prepared.entry.created_step).map_err(|error| error.of(id))?;
         let ref_version = made_by(&state.ref_clock, &prepared.old_versions, id, "old_logps")?;
         if let Some(version) = prepared.kl_version {
             made_by(&state.kl_clock, &[version], id, "kl_ref_logps")?;
@@ -343,7 +353,7 @@ impl<'b, 's> Stage<'b, 's> {
     fn end(&mut self, id: RolloutId) -> Option<(Incarnation, bool)> {
         let live = self.live(id)?;
         let victim = Incarnation { id, insert_lsn: live.insert_lsn };
-        self.staged.changes.0.insert(id, (self.next_lsn, None));
+        self.stands(id, Standing::Nothing);
         Some((victim, live.used || self.core.usage.is_used(victim)))
     }
 
@@ -416,14 +426,14 @@ impl<'b, 's> Stage<'b, 's> {
             // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
             let Some(live) = self.live(*id).filter(|live| live.insert_lsn == *insert_lsn) else { continue };
             // Neither the index nor the pending counts know of the use between the write and the publication.
-            self.staged.changes.0.insert(*id, (self.next_lsn, Some(Live { used: true, ..live })));
+            self.stands(*id, Standing::Live(Live { used: true, ..live }));
             used.push(*id);
         }
         self.staged.tallied = pending;
         self.control(Event::Tally { counters, id_ceiling, used });
     }
 
-    fn control(&mut self, event: Event) {
+    pub(super) fn control(&mut self, event: Event) {
         self.staged.frames.extend(event.encode());
         self.event(event);
     }
@@ -448,7 +458,16 @@ impl<'b, 's> Stage<'b, 's> {
             ref_version: if has_old { entry.ref_version } else { before.ref_version },
             ..before
         };
-        self.staged.changes.0.insert(entry.id, (lsn, Some(live)));
+        self.stands(entry.id, Standing::Live(live));
+        self.frame(prepared, entry);
+    }
+
+    /// The frame that comes next changes what stands under this id.
+    pub(super) fn stands(&mut self, id: RolloutId, standing: Standing) {
+        self.staged.changes.0.insert(id, (self.next_lsn, standing));
+    }
+
+    pub(super) fn frame(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry) {
         self.staged.frames.push(prepared.frame(&entry));
         self.event(Event::Rollout(entry));
     }
@@ -480,19 +499,4 @@ impl<'b, 's> Stage<'b, 's> {
         }
         Ok(())
     }
-}
-
-/// The version that stands for log-probs that `versions` made: an abandoned one if there is any, else the oldest; the
-/// current one where there are no log-probs yet.
-fn made_by(clock: &VersionClock, versions: &[u64], id: RolloutId, what: &str) -> Result<u64> {
-    if let Some(version) = versions.iter().find(|version| !clock.contains(**version) && **version >= clock.next) {
-        let (current, next) = (clock.current, clock.next);
-        return Err(Error::invalid(format!(
-            "rollout {id}: {what} of version {version}, which was never issued: the current one is {current}, the next will \
-             be {next}"
-        ))
-        .of(id));
-    }
-    let abandoned = versions.iter().find(|version| !clock.contains(**version));
-    Ok(abandoned.or_else(|| versions.iter().min()).copied().unwrap_or(clock.current))
 }

@@ -15,6 +15,8 @@ pub struct Stats {
     pub live: u64,
     /// Prompt and completion tokens of the live rollouts.
     pub tokens: u64,
+    /// Partial rollouts: begun, and neither finished nor abandoned. No other figure counts them, but for bytes.
+    pub partials: u64,
     /// Live rollouts without old logps.
     pub missing: u64,
     /// Live rollouts whose old logps are more than `max_version_lag` advances behind.
@@ -37,7 +39,7 @@ pub struct Stats {
     pub max_version_lag: u64,
     /// Bytes of the segments' published parts.
     pub log_bytes: u64,
-    /// Bytes of the frames that live rollouts consist of, within half of a percent: the rest of `log_bytes` can be given back
+    /// Bytes of the frames that live and partial rollouts consist of, within half of a percent: the rest of `log_bytes` can be given back
     /// by a compaction.
     pub live_bytes: u64,
     /// Bytes of segments that were dropped and that views still look into.
@@ -115,6 +117,7 @@ impl RolloutStore {
         let mut stats = Stats {
             live: published.index.len() as u64,
             tokens: published.index.token_total(),
+            partials: published.index.partials.len() as u64,
             missing,
             stale: published.index.count(None, is_stale) as u64,
             out_of_window: born_below.map_or(0, |bound| published.index.count(Some(bound), |_| false) as u64),

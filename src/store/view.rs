@@ -256,7 +256,7 @@ fn view<'a>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<Colum
     })
 }
 
-fn cast<'a, T: Element>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<&'a [T]> {
+pub(super) fn cast<'a, T: Element>(raw: &RawColumn<'a>, column: &Column, id: RolloutId) -> Result<&'a [T]> {
     view(raw, column, id)?.as_slice().ok_or_else(|| {
         let (found, asked) = (raw.dtype, T::DTYPE);
         Error::invalid(format!(

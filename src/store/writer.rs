@@ -20,7 +20,8 @@ use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
 use crate::store::group::Publication;
-use crate::store::stage::{Op, Outcome, Overlay, Stage, Staged};
+use crate::store::stage::{Op, Outcome, Stage, Staged};
+use crate::store::standing::Overlay;
 
 /// What the writer alone knows. Guarded by one lock, which orders batches.
 #[derive(Debug)]

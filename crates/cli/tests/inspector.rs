@@ -59,7 +59,7 @@ fn stat_shows_clocks_options_and_counters() {
     let stat = json(&look("stat", &store, &["--json"]));
     let expected = json!({
         "live": 4, "stale": 1, "out_of_window": 2, "missing": 1, "clock": 20, "ref_version": 2,
-        "kl_ref_version": 0, "window": 8, "max_version_lag": 1, "cursor_bytes": null,
+        "kl_ref_version": 0, "partials": 0, "window": 8, "max_version_lag": 1, "cursor_bytes": null,
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(stat[name], *value, "{name}: {stat}");
@@ -69,6 +69,21 @@ fn stat_shows_clocks_options_and_counters() {
     for told in ["4 live, 1 stale, 2 out of window, 1 missing", "step 20", "window 8, lag 1 (as last used)"] {
         assert!(table.contains(told), "{told:?} is not in\n{table}");
     }
+}
+
+#[test]
+fn partial_rollouts_are_counted_and_not_listed() {
+    let (_folder, store) = store();
+    let writer = RolloutStore::options().open(&store).unwrap();
+    for id in [50, 51] {
+        writer.begin_partial(NewRollout::new(id, 20)).unwrap();
+    }
+    writer.append(50.into(), vec![1, 2], vec![-0.5, -0.5], (3, 2)).unwrap();
+    writer.close().unwrap();
+    assert_eq!(json(&look("stat", &store, &["--json"]))["partials"], 2);
+    assert!(stdout(&look("stat", &store, &[])).contains("partials   2"));
+    let table = stdout(&look("ls", &store, &[]));
+    assert!(table.contains("4 listed, 4 live, 2 partial rollouts still being generated"), "{table}");
 }
 
 #[test]

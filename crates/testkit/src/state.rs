@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
-use rollstore::{DType, LogpKind, Lsn, Reason, Rollout, RolloutId, RolloutStore, Staleness, SweepStatus};
+use rollstore::{DType, LogpKind, Lsn, Reason, Rollout, RolloutId, RolloutStore, Staleness, SweepStatus, VersionSpan};
 
 /// Everything that a store shows of one committed state.
 ///
@@ -29,6 +29,8 @@ pub struct StoreState {
     pub len: usize,
     /// Every live rollout.
     pub rollouts: BTreeMap<RolloutId, RolloutState>,
+    /// Every rollout that is still being generated.
+    pub partials: BTreeMap<RolloutId, PartialState>,
     /// Ids in the order of scans: oldest born first, then by id.
     pub order: Vec<RolloutId>,
     /// Stale ids, in order.
@@ -77,6 +79,23 @@ pub struct RolloutState {
     pub behaviour: Option<Vec<u32>>,
 }
 
+/// Everything that a store shows of one partial rollout; numbers of log-probs are their bits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartialState {
+    /// The step at which its generation began.
+    pub created_step: u64,
+    /// The group.
+    pub group: Option<u64>,
+    /// Token ids of the prompt.
+    pub prompt_ids: Option<Vec<u32>>,
+    /// Token ids of the completion so far.
+    pub completion_ids: Vec<u32>,
+    /// Bits of the sampler's log-probs.
+    pub sampler_logps: Vec<u32>,
+    /// The sampler's versions with their numbers of tokens.
+    pub version_spans: Vec<VersionSpan>,
+}
+
 /// One column of a rollout.
 #[derive(Clone, PartialEq)]
 pub struct ColumnState {
@@ -123,6 +142,13 @@ impl StoreState {
                 Err(error) => unreadable.push((*id, error)),
             }
         }
+        let mut partials = BTreeMap::new();
+        for open in store.partials() {
+            match PartialState::of(store, open.id) {
+                Ok(partial) => drop(partials.insert(open.id, partial)),
+                Err(error) => unreadable.push((open.id, error)),
+            }
+        }
         let retired = stats.counters.retired.iter().filter(|(_, count)| *count > 0);
         let state = Self {
             clock: stats.clock,
@@ -134,6 +160,7 @@ impl StoreState {
             retired: retired.map(|(reason, count): &(Reason, u64)| (reason.name(), *count)).collect(),
             len: store.len(),
             rollouts,
+            partials,
             order,
             stale: store.stale(),
             due: store.needs_recompute(step),
@@ -171,6 +198,12 @@ impl StoreState {
         for id in other.rollouts.keys().filter(|id| !self.rollouts.contains_key(id)) {
             out.line(format_args!("rollout {id}: not live / live"));
         }
+        for (id, partial) in &self.partials {
+            out.field(&format!("partial {id}"), &Some(partial), &other.partials.get(id));
+        }
+        for id in other.partials.keys().filter(|id| !self.partials.contains_key(id)) {
+            out.line(format_args!("partial {id}: not open / open"));
+        }
         out.field("order", &self.order, &other.order);
         out.field("stale", &self.stale, &other.stale);
         out.field("due", &self.due, &other.due);
@@ -192,6 +225,20 @@ impl SweepState {
 /// With the differences where it does not.
 pub fn assert_same(found: &StoreState, expected: &StoreState, when: impl fmt::Display) {
     assert!(found == expected, "{when}: found / expected\n{}", found.diff(expected));
+}
+
+impl PartialState {
+    fn of(store: &RolloutStore, id: RolloutId) -> rollstore::Result<Self> {
+        let partial = store.partial(id)?.unwrap_or_else(|| panic!("partial {id} is listed and not there"));
+        Ok(Self {
+            created_step: partial.created_step,
+            group: partial.group,
+            prompt_ids: partial.prompt_ids,
+            completion_ids: partial.completion_ids,
+            sampler_logps: partial.sampler_logps.into_iter().map(f32::to_bits).collect(),
+            version_spans: partial.version_spans,
+        })
+    }
 }
 
 impl RolloutState {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use rollstore::disk::Disk;
-use rollstore::{Budget, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, limits};
+use rollstore::{Budget, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, VersionSpan, limits};
 
 use crate::settings::random;
 
@@ -75,6 +75,40 @@ pub fn rollout_of(id: u64, created_step: u64, version: u64, tokens: usize) -> Ne
         .completion_ids(completion_ids(id, tokens))
         .old_logps(old_logps(id, version, tokens), version);
     if id % 2 == 1 { rollout.sampler_logps(sampler_logps(id, tokens)) } else { rollout }
+}
+
+/// A partial rollout to begin, with a prompt of four tokens.
+pub fn partial(id: u64, created_step: u64) -> NewRollout<'static> {
+    NewRollout::new(id, created_step).group(id / 4).prompt_ids(prompt_ids(id))
+}
+
+/// Token ids of the prompt of [`partial`].
+#[must_use]
+pub fn prompt_ids(id: u64) -> Vec<u32> {
+    completion_ids(id.rotate_left(32), 4)
+}
+
+/// The tokens of a partial rollout behind the first `from`: ids, sampler logps, and the span of the version that made them.
+#[must_use]
+pub fn next_tokens(id: u64, from: usize, count: usize) -> (Vec<u32>, Vec<f32>, VersionSpan) {
+    let (tokens, logps) = (completion_ids(id, from + count), sampler_logps(id, from + count));
+    (tokens[from..].to_vec(), logps[from..].to_vec(), sampled_by(from, count))
+}
+
+/// The span of so many tokens behind the first `from`: the sampler moves on now and then.
+#[must_use]
+pub fn sampled_by(from: usize, count: usize) -> VersionSpan {
+    (from as u64 / 20, u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Appends the tokens that come next to a partial rollout.
+///
+/// # Errors
+/// As for [`RolloutStore::append`].
+pub fn append(store: &RolloutStore, id: u64, count: usize) -> rollstore::Result<()> {
+    let from = store.partial(id.into())?.map_or(0, |partial| partial.completion_ids.len());
+    let (tokens, logps, span) = next_tokens(id, from, count);
+    store.append(id.into(), tokens, logps, span)
 }
 
 /// Checks that a view shows what [`rollout_of`] and [`forward`] make, and nothing of another rollout.

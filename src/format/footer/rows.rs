@@ -145,6 +145,7 @@ fn entry_row(entry: &FrameEntry) -> FooterEntryRow {
             EntryKind::Insert => 1,
             EntryKind::OldLogps => 2,
             EntryKind::KlRefLogps => 3,
+            EntryKind::Piece => 4,
         },
         has: entry.has.0 | if entry.group.is_some() { HAS_GROUP } else { 0 },
     }
@@ -155,6 +156,7 @@ fn entry_of_row(row: &ArchivedFooterEntryRow) -> Result<FrameEntry, Fault> {
         1 => EntryKind::Insert,
         2 => EntryKind::OldLogps,
         3 => EntryKind::KlRefLogps,
+        4 => EntryKind::Piece,
         other => return Err(Fault::too_new("footer entry kind", other)),
     };
     let bits = row.has.to_native();

@@ -136,7 +136,7 @@ proptest! {
         retired in proptest::collection::vec(any::<[u64; 3]>(), 0..20),
         used in proptest::collection::vec(any::<[u64; 2]>(), 0..20),
     ) {
-        let kinds = [EntryKind::Insert, EntryKind::OldLogps, EntryKind::KlRefLogps];
+        let kinds = [EntryKind::Insert, EntryKind::OldLogps, EntryKind::KlRefLogps, EntryKind::Piece];
         let entries = rows.into_iter().map(|((id, lsn), (numbers, offset, token_count, bits))| {
             let [insert_lsn, born_step, ref_version, created_step, kl_version] = numbers;
             FrameEntry {

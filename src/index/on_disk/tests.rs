@@ -19,7 +19,12 @@ fn segments() -> BTreeSet<SegmentId> {
 }
 
 fn index_meta() -> IndexMeta {
-    IndexMeta { identity: IDENTITY, applied_lsn: APPLIED, covered: vec![SegmentId(1), SegmentId(2)] }
+    IndexMeta {
+        identity: IDENTITY,
+        applied_lsn: APPLIED,
+        covered: vec![SegmentId(1), SegmentId(2)],
+        pieces: Vec::new(),
+    }
 }
 
 fn create(disk: &MemoryDisk) -> DiskIndex {

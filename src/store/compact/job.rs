@@ -4,7 +4,7 @@
 //! - J1. The order is: copy sealed, manifest with the copy, places in the index, manifest without the sources, unlink. A crash
 //!   between any two leaves a store that answers the same.
 //! - J2. A place moves only where the index still holds the very frame that was copied.
-//! - J3. A frame that retires a rollout goes only when no segment that stays holds the rollout's insert.
+//! - J3. A frame that retires a rollout goes only when no segment that stays holds the rollout's insert or a piece of it.
 //! - J4. A segment with a frame that cannot be read whole stays as it is.
 
 use std::path::PathBuf;
@@ -141,11 +141,15 @@ fn plan(core: &Core, inputs: &[Input]) -> Vec<Move> {
             let published = core.published.read();
             for entry in some {
                 let at = Location { segment: input.record.id, offset_units: entry.offset_units };
-                let Some(now) = published.index.get(entry.id) else { continue };
-                if published.index.holds(entry.id, at, entry.lsn) {
-                    let order = (now.ref_version, now.born_step, entry.id, entry.lsn);
-                    moves.push(Move { order, input: place, entry: *entry, used: now.has.contains(Has::USED) });
+                if !published.index.holds(entry.id, at, entry.lsn) {
+                    continue;
                 }
+                // A piece is of no rollout yet: such frames come first, and no reader looks for them there.
+                let now = published.index.get(entry.id);
+                let (ref_version, born_step) = now.map_or((0, 0), |now| (now.ref_version, now.born_step));
+                let order = (ref_version, born_step, entry.id, entry.lsn);
+                let used = now.is_some_and(|now| now.has.contains(Has::USED));
+                moves.push(Move { order, input: place, entry: *entry, used });
             }
         }
     }

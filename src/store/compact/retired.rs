@@ -1,4 +1,4 @@
-//! Which retirements must be kept: those of rollouts whose insert is still in some segment.
+//! Which retirements must be kept: those of rollouts whose insert, or a piece, is still in some segment.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -25,7 +25,8 @@ pub(super) fn still_needed(core: &Core, staying: &[SegmentRecord], going: &[&Inp
     let may_hold = |record: &&SegmentRecord| record.min_insert_lsn <= newest && !planted(Bug::DropRetireFrameEarly);
     for record in staying.iter().filter(may_hold).filter(|_| !victims.is_empty()) {
         let facts = facts::of_record(&*core.disk, &core.dir, record)?;
-        let inserts = facts.entries.iter().filter(|entry| entry.kind == EntryKind::Insert);
+        let is_piece = |kind| kind == EntryKind::Piece && !planted(Bug::ForgetOpenPieces);
+        let inserts = facts.entries.iter().filter(|entry| entry.kind == EntryKind::Insert || is_piece(entry.kind));
         needed.extend(inserts.filter_map(|entry| victims.get(&(entry.id, entry.insert_lsn))));
     }
     Ok(needed)

@@ -69,7 +69,11 @@ fn print_head(store: &RolloutStore, args: &LsArgs, at: Step, found: usize, shown
     out.line(format_args!(" step {step} ({origin}), window {window} ({window_origin}), lag {lag} (as last used)"))?;
     let live = store.len();
     let first = if shown < found { format!("the first {shown} of ") } else { String::new() };
-    out.line(format_args!(" {first}{found} listed, {live} live"))?;
+    let partials = match store.partials().len() {
+        0 => String::new(),
+        open => format!(", {} still being generated", text::counted(open as u64, "partial rollout")),
+    };
+    out.line(format_args!(" {first}{found} listed, {live} live{partials}"))?;
     out.line("")?;
     let head = format!(
         " {:>20} {:>10} {:>10} {:>8} {:>6} {:>6} {:>8} {:>10}  {}",

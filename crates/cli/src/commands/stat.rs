@@ -45,6 +45,7 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
                 count(stats.missing)
             ),
         ),
+        ("partials", count(stats.partials)),
         ("tokens", count(stats.tokens)),
         ("clock", clock),
         ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
@@ -84,6 +85,7 @@ fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
         counters.retired.iter().map(|(reason, rollouts)| (reason.to_string(), (*rollouts).into())).collect();
     json!({
         "live": stats.live,
+        "partials": stats.partials,
         "stale": stats.stale,
         "out_of_window": stats.out_of_window,
         "missing": stats.missing,

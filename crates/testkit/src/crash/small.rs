@@ -1,7 +1,7 @@
 //! Small workloads: short sequences of everything that a store can be asked for, each cut at every operation.
 //!
 //! All begin on the same prepared store, which has been closed: two sealed segments, rollouts that are fresh, stale,
-//! without old logps, replaced and retired, and a checkpoint with a future behind it. A sequence is cut within its last
+//! without old logps, replaced and retired, two partial ones, and a checkpoint with a future behind it. A sequence is cut within its last
 //! operation alone, since the shorter sequences before it were cut within theirs: over all sequences of a length and the
 //! shorter ones the power goes at every operation of each.
 //!
@@ -28,6 +28,10 @@ pub enum Word {
     Batch,
     /// Two live rollouts end.
     Retire,
+    /// A partial rollout is begun, and tokens are appended to it and to another.
+    Append,
+    /// One partial rollout is finished, and one abandoned.
+    Finish,
     /// What was created before the present step ends, by one record.
     RetireLine,
     /// Space is given back.
@@ -54,9 +58,11 @@ pub enum Word {
 
 impl Word {
     /// Everything that a store can be asked for.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Batch,
         Self::Retire,
+        Self::Append,
+        Self::Finish,
         Self::RetireLine,
         Self::Compact,
         Self::Recompute,
@@ -74,6 +80,8 @@ impl Word {
         match self {
             Self::Batch => "batch",
             Self::Retire => "retire",
+            Self::Append => "append",
+            Self::Finish => "finish",
             Self::RetireLine => "retire-line",
             Self::Compact => "compact",
             Self::Recompute => "recompute",

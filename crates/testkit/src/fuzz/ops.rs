@@ -195,8 +195,14 @@ impl Run {
         if live.is_empty() || input.below(8) == 0 { input.below(IDS) } else { input.one_of(&live) }
     }
 
+    /// A partial rollout with its created step; now and then an id that is none.
+    fn begun_or_not(&self, input: &mut Input<'_>) -> (u64, u64) {
+        let begun: Vec<(u64, u64)> = self.model.partials().collect();
+        if begun.is_empty() || input.below(8) == 0 { (input.below(IDS), 0) } else { input.one_of(&begun) }
+    }
+
     fn part(&self, input: &mut Input<'_>) -> Part {
-        match input.below(14) {
+        match input.below(20) {
             0..=4 => Part::Insert(self.row(input.below(IDS), input)),
             5 => Part::Replace(self.row(self.live_or_not(input), input)),
             6 => {
@@ -217,6 +223,15 @@ impl Run {
                 };
                 Part::RetireWhere { rule, reason: input.one_of(&Reason::ALL) }
             }
+            14 => Part::Begin { id: input.below(IDS), created_step: self.near_clock(input) },
+            15 | 16 => Part::Append { id: self.begun_or_not(input).0, tokens: input.one_of(&[1, 16, 40, 0, 3000]) },
+            17 => {
+                let (id, created_step) = self.begun_or_not(input);
+                let row = self.row(id, input);
+                let created_step = if input.below(16) == 0 { row.created_step } else { created_step };
+                Part::Finish(Row { created_step, ..row })
+            }
+            18 => Part::Abandon((0..input.below(3)).map(|_| self.begun_or_not(input).0).collect()),
             10 => Part::Cursor(vec![input.byte(); usize::from(input.byte())]),
             _ => Part::ApplyDue { step: self.near_clock(input), rollouts: input.below(6) },
         }
@@ -231,7 +246,8 @@ impl Run {
             _ => None,
         };
         let tokens = input.one_of(&[1, 16, 40, 0, 3000]);
-        Row { id, created_step: self.near_clock(input), tokens, version, has_sampler: input.coin() }
+        let (has_sampler, has_prompt) = (input.coin(), false);
+        Row { id, created_step: self.near_clock(input), tokens, version, has_sampler, has_prompt }
     }
 
     fn store(&self) -> &RolloutStore {

@@ -10,11 +10,11 @@ mod op;
 
 use std::collections::BTreeMap;
 
-use rollstore::{DType, ErrorKind, Lsn, Reason, Rewind, RolloutId, Staleness};
+use rollstore::{DType, ErrorKind, Lsn, Reason, Rewind, RolloutId, Staleness, VersionSpan};
 
 pub use op::{Op, Part, Row, Rule, Swept};
 
-use crate::state::{ColumnState, RolloutState, StoreState, SweepState};
+use crate::state::{ColumnState, PartialState, RolloutState, StoreState, SweepState};
 use crate::store;
 
 /// Options of the stores that the model stands for: those of [`store::options`] and the defaults.
@@ -39,6 +39,7 @@ pub struct Model {
     rollouts: BTreeMap<u64, Live>,
     /// In the order in which they were first run.
     sweeps: Vec<Pass>,
+    partials: BTreeMap<u64, Partial>,
     /// Numbers that tell incarnations and log-probs apart, as LSNs do in the store.
     next_stamp: u64,
 }
@@ -78,6 +79,14 @@ struct Pass {
     version: u64,
     /// Born step and id of what it handed out last; `None` once it is finished.
     last: Option<(u64, u64)>,
+}
+
+/// One rollout that is still being generated.
+#[derive(Debug, Clone, PartialEq)]
+struct Partial {
+    created_step: u64,
+    tokens: usize,
+    spans: Vec<VersionSpan>,
 }
 
 /// A plan in the making: what each rollout was at hand-out.
@@ -161,6 +170,11 @@ impl Model {
         self.rollouts.keys().copied()
     }
 
+    /// Every rollout that is still being generated, with its created step.
+    pub fn partials(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.partials.iter().map(|(id, partial)| (*id, partial.created_step))
+    }
+
     /// The last label that an advance was given.
     #[must_use]
     pub fn label(&self) -> Option<u64> {
@@ -194,9 +208,12 @@ impl Model {
     fn apply(&mut self, op: &Op) -> Result<(), Refused> {
         match op {
             Op::Batch(parts) => {
-                // Plans are made before the batch, as a trainer would.
-                let plans: Vec<Option<Planned>> =
-                    parts.iter().map(|part| self.plan_of(part)).collect::<Result<_, _>>()?;
+                // Plans are made, and pieces are read, before the batch, as a trainer would.
+                let before = |(place, part)| {
+                    self.check_finish(part, &parts[..place])?;
+                    self.plan_of(part)
+                };
+                let plans: Vec<Option<Planned>> = parts.iter().enumerate().map(before).collect::<Result<_, _>>()?;
                 parts.iter().zip(&plans).try_for_each(|(part, plan)| self.part(part, plan.as_ref()))
             }
             Op::Recompute { step, rollouts } => {
@@ -227,6 +244,13 @@ impl Model {
                 0 => Err(ErrorKind::NotFound),
                 _ => self.insert(row),
             },
+            Part::Begin { id, created_step } => self.begin(*id, *created_step),
+            Part::Append { id, tokens } => self.append(*id, *tokens),
+            Part::Finish(row) => self.finish(row),
+            Part::Abandon(ids) => {
+                ids.iter().for_each(|id| drop(self.partials.remove(id)));
+                Ok(())
+            }
             Part::Retire { ids, reason } => {
                 self.retire(ids, *reason);
                 Ok(())
@@ -254,12 +278,68 @@ impl Model {
     }
 
     fn insert(&mut self, row: &Row) -> Result<(), Refused> {
+        self.check_new(row.id, row.created_step)?;
+        self.insert_new(row)
+    }
+
+    fn check_new(&self, id: u64, created_step: u64) -> Result<(), Refused> {
+        let is_taken = self.rollouts.contains_key(&id) || self.partials.contains_key(&id);
+        if is_taken || self.clock.is_some_and(|clock| created_step > clock + STEP_JUMP_MAX) {
+            return Err(ErrorKind::Invalid);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, id: u64, created_step: u64) -> Result<(), Refused> {
+        self.check_new(id, created_step)?;
+        self.partials.insert(id, Partial { created_step, tokens: 0, spans: Vec::new() });
+        Ok(())
+    }
+
+    fn append(&mut self, id: u64, tokens: usize) -> Result<(), Refused> {
+        if self.rollouts.contains_key(&id) {
+            return Err(ErrorKind::Invalid);
+        }
+        let partial = self.partials.get_mut(&id).ok_or(ErrorKind::NotFound)?;
+        if tokens > 0 {
+            let (version, count) = store::sampled_by(partial.tokens, tokens);
+            match partial.spans.last_mut() {
+                Some((last, before)) if *last == version => *before += count,
+                _ => partial.spans.push((version, count)),
+            }
+            partial.tokens += tokens;
+        }
+        Ok(())
+    }
+
+    /// What a finish says at once, from what was committed before it.
+    fn check_finish(&self, part: &Part, before: &[Part]) -> Result<(), Refused> {
+        let Part::Finish(row) = part else { return Ok(()) };
+        let is_piece = |part: &Part| match part {
+            Part::Begin { id, .. } | Part::Append { id, .. } => *id == row.id,
+            _ => false,
+        };
+        if before.iter().any(is_piece) {
+            return Err(ErrorKind::Invalid);
+        }
+        let partial = self.partials.get(&row.id).ok_or(ErrorKind::NotFound)?;
+        if partial.created_step == row.created_step { Ok(()) } else { Err(ErrorKind::Invalid) }
+    }
+
+    fn finish(&mut self, row: &Row) -> Result<(), Refused> {
         if self.rollouts.contains_key(&row.id) {
             return Err(ErrorKind::Invalid);
         }
-        if self.clock.is_some_and(|clock| row.created_step > clock + STEP_JUMP_MAX) {
-            return Err(ErrorKind::Invalid);
-        }
+        let partial = self.partials.remove(&row.id).ok_or(ErrorKind::NotFound)?;
+        self.insert_new(&Row {
+            tokens: partial.tokens + row.tokens,
+            has_sampler: true,
+            has_prompt: true,
+            ..row.clone()
+        })
+    }
+
+    fn insert_new(&mut self, row: &Row) -> Result<(), Refused> {
         if row.version.is_some_and(|version| version >= Row::NEVER_ISSUED) {
             return Err(ErrorKind::Invalid);
         }
@@ -310,6 +390,7 @@ impl Model {
             let later = self.rollouts.iter().filter(|(_, live)| live.row.created_step > step);
             let ids: Vec<u64> = later.map(|(id, _)| *id).collect();
             self.retire(&ids, Reason::Rewound);
+            self.partials.retain(|_, partial| partial.created_step <= step);
         }
         self.ref_clock.restart();
         self.kl_clock.restart();
@@ -428,6 +509,7 @@ impl Model {
             retired: self.retired.clone(),
             len: self.rollouts.len(),
             rollouts: rollouts.map(|(id, live)| (RolloutId::new(*id), self.shown(live, step))).collect(),
+            partials: self.partials.iter().map(|(id, partial)| (RolloutId::new(*id), partial.shown(*id))).collect(),
             order: ids(self.in_order(|_| true, step)),
             stale: ids(self.in_order(|staleness| staleness.stale, step)),
             due: ids(self.in_order(|staleness| staleness.stale || staleness.out_of_window, step)),
@@ -436,13 +518,17 @@ impl Model {
     }
 
     fn shown(&self, live: &Live, step: u64) -> RolloutState {
-        let Row { id, created_step, tokens, has_sampler, .. } = live.row;
+        let Row { id, created_step, tokens, has_sampler, has_prompt, .. } = live.row;
         let old = |version: u64| store::old_logps(id, version, tokens);
         let sampler = has_sampler.then(|| store::sampler_logps(id, tokens));
         let mut columns = BTreeMap::new();
         let completion = store::completion_ids(id, tokens);
         let bytes = completion.iter().flat_map(|token| token.to_le_bytes()).collect();
         columns.insert("completion_ids".to_owned(), column(DType::U32, bytes, None));
+        if has_prompt {
+            let bytes = store::prompt_ids(id).iter().flat_map(|token| token.to_le_bytes()).collect();
+            columns.insert("prompt_ids".to_owned(), column(DType::U32, bytes, None));
+        }
         if live.has_old {
             let values = le_bytes(&old(live.ref_version));
             columns.insert("old_logps".to_owned(), column(DType::F32, values, Some(live.ref_version)));
@@ -462,6 +548,19 @@ impl Model {
             metadata: Vec::new(),
             columns,
             behaviour: behaviour.map(|logps| logps.into_iter().map(f32::to_bits).collect()),
+        }
+    }
+}
+
+impl Partial {
+    fn shown(&self, id: u64) -> PartialState {
+        PartialState {
+            created_step: self.created_step,
+            group: Some(id / 4),
+            prompt_ids: Some(store::prompt_ids(id)),
+            completion_ids: store::completion_ids(id, self.tokens),
+            sampler_logps: store::sampler_logps(id, self.tokens).into_iter().map(f32::to_bits).collect(),
+            version_spans: self.spans.clone(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Operations that a model and a store both understand.
 
+use std::collections::HashMap;
+
 use rollstore::{Budget, CompactBudget, NewRollout, Query, Reason, Rewind, RolloutStore};
 
 use crate::store::{self, forward, ids};
@@ -50,6 +52,24 @@ pub enum Part {
     Insert(Row),
     /// A rollout in place of a live one.
     Replace(Row),
+    /// A rollout that is generated in parts.
+    Begin {
+        /// The id.
+        id: u64,
+        /// The step at which it begins.
+        created_step: u64,
+    },
+    /// The next tokens of such a rollout.
+    Append {
+        /// The id, begun or not.
+        id: u64,
+        /// How many.
+        tokens: usize,
+    },
+    /// The end of such a rollout: its tokens are the last ones, behind those appended.
+    Finish(Row),
+    /// Such rollouts given up.
+    Abandon(Vec<u64>),
     /// Ends of lives.
     Retire {
         /// Ids, live or not.
@@ -138,6 +158,8 @@ pub struct Row {
     pub version: Option<u64>,
     /// Whether it has sampler logps.
     pub has_sampler: bool,
+    /// Whether it has a prompt.
+    pub has_prompt: bool,
 }
 
 impl Row {
@@ -146,14 +168,33 @@ impl Row {
 
     /// The rollout as it is given to a store.
     pub fn rollout(&self) -> NewRollout<'static> {
-        let Self { id, created_step, tokens, version, has_sampler } = *self;
+        let Self { id, created_step, tokens, version, has_sampler, has_prompt } = *self;
         let mut rollout =
             NewRollout::new(id, created_step).group(id / 4).completion_ids(store::completion_ids(id, tokens));
         if let Some(version) = version {
             rollout = rollout.old_logps(store::old_logps(id, version, tokens), version);
         }
+        if has_prompt {
+            rollout = rollout.prompt_ids(store::prompt_ids(id));
+        }
         if has_sampler { rollout.sampler_logps(store::sampler_logps(id, tokens)) } else { rollout }
     }
+}
+
+/// The rollout of a finish, which goes on behind the first `from` tokens.
+fn rest(row: &Row, from: usize) -> NewRollout<'static> {
+    let (tokens, logps, span) = store::next_tokens(row.id, from, row.tokens);
+    let rest =
+        NewRollout::new(row.id, row.created_step).completion_ids(tokens).sampler_logps(logps).version_spans(&[span]);
+    match row.version {
+        Some(version) => rest.old_logps(store::old_logps(row.id, version, from + row.tokens), version),
+        None => rest,
+    }
+}
+
+/// How many tokens there are of a rollout that is generated in parts.
+fn so_far(store: &RolloutStore, id: u64) -> rollstore::Result<usize> {
+    Ok(store.partial(id.into())?.map_or(0, |partial| partial.completion_ids.len()))
 }
 
 impl Op {
@@ -189,6 +230,10 @@ impl Part {
         match self {
             Self::Insert(row) => store.insert(row.rollout()).map(drop),
             Self::Replace(row) => store.replace(row.rollout()).map(drop),
+            Self::Begin { id, created_step } => store.begin_partial(store::partial(*id, *created_step)),
+            Self::Append { id, tokens } => store::append(store, *id, *tokens),
+            Self::Finish(row) => store.finish(rest(row, so_far(store, row.id)?)).map(drop),
+            Self::Abandon(wanted) => store.abandon_partials(&ids(wanted.iter().copied())).map(drop),
             Self::Retire { ids: ended, reason } => store.retire(&ids(ended.iter().copied()), *reason).map(drop),
             Self::RetireWhere { rule, reason } => match rule {
                 Rule::CreatedBefore(step) => store.retire_created_before(*step, *reason).map(drop),
@@ -209,10 +254,24 @@ impl Part {
 
 fn batch(store: &RolloutStore, parts: &[Part]) -> rollstore::Result<()> {
     let mut batch = store.batch();
+    // Tokens of rollouts that this batch appends to.
+    let mut appended: HashMap<u64, usize> = HashMap::new();
     for part in parts {
         match part {
             Part::Insert(row) => batch.insert(row.rollout())?,
             Part::Replace(row) => batch.replace(row.rollout())?,
+            Part::Begin { id, created_step } => {
+                appended.insert(*id, 0);
+                batch.begin_partial(store::partial(*id, *created_step))?;
+            }
+            Part::Append { id, tokens } => {
+                let from = appended.get(id).copied().map_or_else(|| so_far(store, *id), Ok)?;
+                let (next, logps, span) = store::next_tokens(*id, from, *tokens);
+                appended.insert(*id, from + tokens);
+                batch.append((*id).into(), next, logps, span)?;
+            }
+            Part::Finish(row) => batch.finish(rest(row, so_far(store, row.id)?))?,
+            Part::Abandon(wanted) => batch.abandon_partials(&ids(wanted.iter().copied())),
             Part::Retire { ids: ended, reason } => batch.retire(&ids(ended.iter().copied()), *reason),
             Part::RetireWhere { rule, reason } => match rule {
                 Rule::CreatedBefore(step) => batch.retire_created_before(*step, *reason),

@@ -35,11 +35,15 @@ struct Play<'a> {
 }
 
 fn row(id: u64, created_step: u64, version: Option<u64>) -> Row {
-    Row { id, created_step, tokens: store::TOKENS, version, has_sampler: id % 2 == 1 }
+    Row { id, created_step, tokens: store::TOKENS, version, has_sampler: id % 2 == 1, has_prompt: false }
 }
 
 fn advance(step: u64) -> Op {
     Op::Batch(vec![Part::Advance { step, label: None }])
+}
+
+fn begin(id: u64, created_step: u64) -> Op {
+    Op::Batch(vec![Part::Begin { id, created_step }, Part::Append { id, tokens: store::TOKENS }])
 }
 
 impl Prepared {
@@ -52,11 +56,14 @@ impl Prepared {
             play.operate(&Op::Batch((0..4).map(|id| Part::Insert(row(id, 0, Some(0)))).collect()))?;
             play.operate(&advance(1))?;
             play.operate(&Op::Batch(vec![Part::Insert(row(4, 1, Some(1))), Part::Insert(row(5, 1, None))]))?;
+            play.operate(&begin(900, 1))?;
             play.checkpoint()?;
             play.operate(&Op::Batch(vec![Part::Retire { ids: vec![0], reason: Reason::Trained }]))?;
             play.operate(&Op::Batch(vec![Part::Replace(row(1, 2, Some(1))), Part::Cursor(b"two".to_vec())]))?;
             play.operate(&advance(2))?;
+            play.operate(&Op::Batch(vec![Part::Append { id: 900, tokens: store::TOKENS }]))?;
             play.operate(&advance(3))?;
+            play.operate(&begin(901, 3))?;
             play.operate(&Op::Recompute { step: 3, rollouts: 1 })?;
             play.operate(&Op::Batch(vec![Part::Insert(row(6, 3, Some(3)))]))
         };
@@ -98,6 +105,20 @@ impl Play<'_> {
             Word::Retire => {
                 let ids = self.model.ids().take(2).collect();
                 self.operate(&Op::Batch(vec![Part::Retire { ids, reason: Reason::Stale }]))?;
+            }
+            Word::Append => {
+                let open = self.model.partials().next().map_or(id, |(open, _)| open);
+                let appends = [id, open].map(|id| Part::Append { id, tokens: store::TOKENS });
+                let begin = Part::Begin { id, created_step: clock };
+                self.operate(&Op::Batch([begin].into_iter().chain(appends).collect()))?;
+            }
+            Word::Finish => {
+                let open: Vec<(u64, u64)> = self.model.partials().collect();
+                let finished = open.first().map(|(id, created_step)| {
+                    Part::Finish(Row { tokens: 4, ..row(*id, *created_step, Some(version)) })
+                });
+                let abandoned = Part::Abandon(open.iter().skip(1).take(1).map(|(id, _)| *id).collect());
+                self.operate(&Op::Batch(finished.into_iter().chain([abandoned]).collect()))?;
             }
             Word::RetireLine => {
                 let rule = Rule::CreatedBefore(clock);

@@ -1,0 +1,68 @@
+//! What stands under an id: as readers see it, and as batches will have it that are written and not yet published.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::ids::{Lsn, RolloutId};
+use crate::store::partials::stage::Open;
+
+/// A live rollout as a later operation sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Live {
+    pub(super) insert_lsn: Lsn,
+    pub(super) old_lsn: Lsn,
+    pub(super) kl_lsn: Lsn,
+    pub(super) created_step: u64,
+    pub(super) ref_version: u64,
+    pub(super) group: Option<u64>,
+    pub(super) used: bool,
+}
+
+/// What stands under an id.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Standing {
+    Nothing,
+    Live(Live),
+    /// A rollout that is still being generated.
+    Open(Open),
+}
+
+/// Rollouts changed by batches that are written and not yet published.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    changed: HashMap<RolloutId, (Lsn, Standing)>,
+    order: VecDeque<(Lsn, RolloutId)>,
+}
+
+impl Overlay {
+    /// What stands under an id, where a batch changed it that is not yet published.
+    pub(super) fn get(&self, id: RolloutId) -> Option<&(Lsn, Standing)> {
+        self.changed.get(&id)
+    }
+
+    /// Every id that such a batch changed.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &RolloutId> {
+        self.changed.keys()
+    }
+
+    /// Forgets what readers see by now.
+    pub(crate) fn forget(&mut self, published: Lsn) {
+        while let Some((lsn, id)) = self.order.front().copied().filter(|(lsn, _)| *lsn <= published) {
+            self.order.pop_front();
+            if self.changed.get(&id).is_some_and(|(changed, _)| *changed == lsn) {
+                self.changed.remove(&id);
+            }
+        }
+    }
+
+    /// Takes in the changes of a batch that was written.
+    pub(crate) fn add(&mut self, changes: Changes) {
+        let mut order: Vec<(Lsn, RolloutId)> = changes.0.iter().map(|(id, (lsn, _))| (*lsn, *id)).collect();
+        order.sort_unstable();
+        self.order.extend(order);
+        self.changed.extend(changes.0);
+    }
+}
+
+/// Rollouts changed by the batch being staged.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(pub(super) HashMap<RolloutId, (Lsn, Standing)>);
