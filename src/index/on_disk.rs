@@ -27,7 +27,7 @@ use crate::ids::{Lsn, SegmentId};
 use crate::planted::{Bug, planted};
 
 /// Memory that redb may use for pages, in bytes. Rows are read once, at load: more would serve nobody.
-pub(crate) const CACHE_BYTES_DEFAULT: usize = 16 << 20;
+pub(crate) const CACHE_BYTES_DEFAULT: usize = 2 << 20;
 
 const ROLLOUTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rollouts");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");

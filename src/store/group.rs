@@ -4,7 +4,8 @@
 //! waiting thread comes first, for all that was written until then, while others go on writing behind it.
 //!
 //! Always true:
-//! - G1. A batch is published only after a sync that began after its last write returned Ok.
+//! - G1. A batch is published only after a sync that began after its last write returned Ok, and after a look at the lock
+//!   that began after the sync, where no `flock` keeps others out.
 //! - G2. Batches are published in the order of their LSNs.
 //! - G3. After a failed write or sync nothing is written, synced or published any more.
 
@@ -48,7 +49,8 @@ struct Inner {
     durable: Lsn,
     published: Lsn,
     syncing: bool,
-    poisoned: Option<String>,
+    /// The first cause, and the kind of the error that tells of it.
+    poisoned: Option<(ErrorKind, String)>,
 }
 
 impl Group {
@@ -99,7 +101,7 @@ impl Group {
     /// Stops the writer for good; the first cause is kept. Returns the error to give to the caller.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
         let mut inner = self.inner.lock();
-        let kept = inner.poisoned.get_or_insert_with(|| cause.to_string()).clone();
+        let kept = inner.poisoned.get_or_insert_with(|| (cause.kind(), cause.to_string())).clone();
         self.changed.notify_all();
         tracing::error!(%cause, "the store stops writing");
         stopped(&kept)
@@ -136,6 +138,8 @@ impl Group {
             }
             let file = file.filter(|_| !planted(Bug::SkipFileSync));
             let synced = file.map_or(Ok(()), |file| file.sync_data());
+            let synced = synced.map_err(|error| Error::io("sync the log", &core.dir, error));
+            let synced = synced.and_then(|()| core.check_before_acknowledging());
             inner = self.inner.lock();
             inner.syncing = false;
             match synced {
@@ -153,7 +157,7 @@ impl Group {
                 Err(_) if planted(Bug::ForgetFailedSync) => {}
                 Err(error) => {
                     drop(inner);
-                    self.poison(&Error::io("sync the log", &core.dir, error));
+                    self.poison(&error);
                     inner = self.inner.lock();
                 }
             }
@@ -211,6 +215,9 @@ fn publish(core: &Core, publication: Publication) {
                 | Event::Ignored => {}
             }
         }
+        if let Some(clock) = state.clock {
+            core.usage.moved(clock, published.index.live_bytes_total(), has_ended);
+        }
         published.state = state;
         published.index.changes_len()
     };
@@ -222,6 +229,9 @@ fn publish(core: &Core, publication: Publication) {
     }
 }
 
-fn stopped(cause: &str) -> Error {
+fn stopped((kind, cause): &(ErrorKind, String)) -> Error {
+    if *kind == ErrorKind::Fenced {
+        return Error::new(*kind, cause.clone());
+    }
     Error::new(ErrorKind::Poisoned, format!("the store stopped writing, reopen it; the first cause was: {cause}"))
 }

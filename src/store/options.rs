@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
 use crate::store::flusher::Flushes;
+use crate::store::owner::LockKind;
 
 /// How arrays are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +54,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
     pub(crate) recheck_always: bool,
+    pub(crate) lock: LockKind,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index_flushes: Flushes,
 }
@@ -73,6 +75,7 @@ impl Options {
             read_only: false,
             reads: Reads::Auto,
             recheck_always: false,
+            lock: LockKind::File,
             disk: Arc::new(OsDisk),
             index_flushes: Flushes::Behind,
         }
@@ -165,6 +168,12 @@ impl Options {
         self
     }
 
+    /// How a second writer is kept out; default [`LockKind::File`], which refuses a file system without a working `flock`.
+    pub fn lock(mut self, kind: LockKind) -> Self {
+        self.lock = kind;
+        self
+    }
+
     /// The file system to live on; default the operating system's.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
@@ -193,6 +202,14 @@ impl Options {
         let (min, max) = (limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX);
         if !(min..=max).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!("segment_bytes is {}, it must be {min} to {max}", self.segment_bytes)));
+        }
+        if let LockKind::Heartbeat { every, .. } = self.lock {
+            let (min, max) = (limits::HEARTBEAT_MIN, limits::HEARTBEAT_MAX);
+            if !(min..=max).contains(&every) {
+                return Err(Error::invalid(format!(
+                    "a heartbeat every {every:?} was asked for, it must be {min:?} to {max:?}"
+                )));
+            }
         }
         let identity_bytes = self.run_identity.as_ref().map_or(0, Vec::len);
         if identity_bytes > limits::RUN_IDENTITY_BYTES_MAX {

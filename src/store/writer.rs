@@ -6,6 +6,7 @@
 //! - W3. LSNs, versions and segment numbers stay below ceilings that a manifest holds.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
@@ -72,12 +73,14 @@ impl Writer {
             core.usage.dropped(dropped);
             return Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version });
         }
-        self.make_room(core, frames.iter().map(NewFrame::frame_len).sum())?;
+        let bytes = frames.iter().map(NewFrame::frame_len).sum();
+        self.make_room(core, bytes)?;
         let Some(active) = &mut self.active else { return Err(Error::invalid("no segment to write to")) };
         let durable = if planted(Bug::AttestUnsynced) { self.state.lsn } else { core.group.durable() };
         active
             .append(&frames, &mut events, self.next_lsn, durable)
             .map_err(|error| core.group.poison(&error).caused_by(error))?;
+        core.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
         self.next_lsn = state.lsn.next();
@@ -219,7 +222,8 @@ impl Writer {
         manifest.generation += 1;
         manifests::write(&*core.disk, &core.dir, &manifest)?;
         self.manifest = manifest;
-        Ok(())
+        // Before anything goes that an earlier generation lists.
+        core.check_generation(self.manifest.generation)
     }
 
     /// Reserves numbers before they run out, so that they are never given twice even where the log is lost.

@@ -1,9 +1,10 @@
-//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`.
+//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`, `cargo xtask filesystems`.
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
 
 mod bugs;
 mod coverage;
+mod filesystems;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,13 +12,17 @@ use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask soak
        cargo xtask bugs
        cargo xtask shuttle
        cargo xtask coverage
        cargo xtask fuzz TARGET SECONDS
+       cargo xtask filesystems [NAME ...]
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and
+      what opening them reads. `cargo xtask test` has it scaled down.
 bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
 shuttle
       Runs the store under a scheduler that tries many orders of its threads' steps, and plants the bugs that only an
@@ -26,7 +31,10 @@ coverage
       Runs the suites with counters in the code, and prints the lines of src/format, src/log and src/recovery that were
       run and those that were not; with cargo-llvm-cov, which is installed where it is missing.
 fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
-      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.";
+      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.
+filesystems
+      Runs the suites that use real files on tmpfs, ext4, xfs, btrfs, overlayfs and sshfs, as far as this machine
+      can mount them (it takes root): the others are named as skipped.";
 
 /// The variable that the long suites read.
 const SCALE: &str = "ROLLSTORE_TEST_SCALE";
@@ -35,10 +43,12 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("soak") => soak(),
         Some("bugs") => bugs::run(),
         Some("shuttle") => bugs::run_shuttle(),
         Some("coverage") => coverage::coverage(),
         Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
+        Some("filesystems") => filesystems::run(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             Ok(())
@@ -72,6 +82,14 @@ fn test(extra: &[String]) -> Result<(), String> {
         cargo(&root, &scale, &["run", "--quiet", "--example", &example])?;
     }
     Ok(())
+}
+
+/// The suites of long runs, whole. Their figures are printed.
+fn soak() -> Result<(), String> {
+    let mut command = Command::new(cargo_program());
+    command.args(["test", "--release", "--package", "rollstore", "--no-fail-fast"]);
+    command.args(["--test", "soak", "--test", "memory", "--test", "reopening", "--", "--nocapture"]);
+    run(command.env("ROLLSTORE_SOAK", "1").current_dir(root()))
 }
 
 /// Fuzzes one target. What is found on the way stays in the build directory: the corpus holds what was chosen.

@@ -62,7 +62,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("UnlinkInputsBeforeManifest", "D1", "compaction_crash", "f21_segments_that_are_dropped_whole_are_gone_and_nothing_else"),
     row("ProgressBeforeResults", "D2", "sweep_crash", "results_and_progress_of_a_micro_batch_are_there_together_or_not_at_all"),
     row("BeginSweepAnew", "D1", "sweep_restart", "a_sweep_killed_at_100_random_points_computes_every_rollout_once_and_a_micro_batch_a_kill_again"),
-    row("WriteInForkedChild", "D10", "one_writer", "d10_a_forked_child_cannot_write_and_takes_nothing_away"),
+    row("WriteInForkedChild", "D10", "forked_child", "p03_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
 
 const fn row(bug: &'static str, promise: &'static str, file: &'static str, test: &'static str) -> Row {
