@@ -7,8 +7,8 @@
 use crate::format::clock::VersionClock;
 use crate::format::entry::EntryKind;
 use crate::format::manifest::SweepPosition;
-use crate::ids::{Lsn, RolloutId};
-use crate::index::{Entry, MemoryIndex};
+use crate::ids::Lsn;
+use crate::index::Entry;
 use crate::state::State;
 use crate::store::core::Published;
 use crate::store::rules::Rules;
@@ -40,10 +40,11 @@ pub enum Order {
     /// By born step, then by id: the order of all scans. A call looks at little more than it hands out.
     #[default]
     OldestBornFirst,
-    /// By the version of the old logps, then by id: the farthest behind first. Each call looks at all that the query takes.
+    /// By the version of the old logps, then by id: the farthest behind first. Each call looks at all that the query takes,
+    /// while commits wait: give it a large budget where there are millions of rollouts.
     StalestFirst,
-    /// As they were inserted, which is how they lie on disk until compaction moves them. Each call looks at all that the
-    /// query takes.
+    /// As they were inserted, which is how they lie on disk until compaction moves them. It costs what
+    /// [`Order::StalestFirst`] does.
     LogOrder,
 }
 
@@ -115,16 +116,25 @@ impl Selection {
             taken.then_some(position)
         };
         let found = |id| index.get(id).and_then(place);
+        let (born_below, is_wanted) = self.lists(&published.state);
         let is_listed_in_order = self.order == Order::OldestBornFirst && !matches!(self.query, Query::CreatedBefore(_));
         if is_listed_in_order {
-            let (born_below, is_wanted) = self.lists(&published.state);
             let in_order = index.select_lazily(born_below, is_wanted).filter_map(found);
             let mut listed: Vec<_> = in_order.take(limit.saturating_add(1)).collect();
             let more = listed.len() > limit;
             listed.truncate(limit);
             return (listed, more);
         }
-        let mut listed: Vec<_> = self.unordered(index, &published.state).into_iter().filter_map(found).collect();
+        // Where most rollouts match, one after the other as they lie in memory is faster than one by one through their ids.
+        let count = match self.query {
+            Query::CreatedBefore(step) => index.count_created_before(step),
+            _ => index.count(born_below, &is_wanted),
+        };
+        let mut listed: Vec<_> = match self.query {
+            _ if count > index.len() / 8 => index.iter().filter_map(place).collect(),
+            Query::CreatedBefore(step) => index.created_before(step).into_iter().filter_map(found).collect(),
+            _ => index.select(born_below, is_wanted).into_iter().filter_map(found).collect(),
+        };
         let more = listed.len() > limit;
         if more {
             listed.select_nth_unstable(limit);
@@ -142,14 +152,6 @@ impl Selection {
             Order::LogOrder => entry.insert_lsn.get(),
         };
         SweepPosition { rank, id: entry.id.get() }
-    }
-
-    fn unordered(&self, index: &MemoryIndex, state: &State) -> Vec<RolloutId> {
-        if let Query::CreatedBefore(step) = self.query {
-            return index.created_before(step);
-        }
-        let (born_below, is_wanted) = self.lists(state);
-        index.select(born_below, is_wanted)
     }
 
     /// The lists of the index that the query looks into: those born below a step, and those of some versions.

@@ -190,8 +190,12 @@ impl<'a> Run<'a> {
         let published = core.published.read();
         let state = Arc::clone(&published.state);
         let mut snapshots: Vec<Snapshot> = Vec::new();
-        if self.queue.is_empty() {
-            self.list(&published);
+        if self.queue.is_empty() && self.more {
+            // There is more: whether it fits need not be looked up where nothing more does.
+            self.spent = self.meter.rollouts_left() == 0;
+            if !self.spent {
+                self.list(&published);
+            }
         }
         while let Some(position) = self.queue.front().copied().filter(|_| snapshots.len() < self.manner.micro_batch) {
             let entry = published.index.get(RolloutId::new(position.id));
@@ -225,9 +229,6 @@ impl<'a> Run<'a> {
 
     /// Lists the next places of this pass.
     fn list(&mut self, published: &Published) {
-        if !self.more {
-            return;
-        }
         // No more than the budget can take.
         let limit = usize::try_from(self.meter.rollouts_left()).unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
         let (listed, more) = self.selection.list(published, self.after, limit, |entry| self.is_in_pass(entry));
