@@ -72,6 +72,10 @@ pub const STEP_JUMP_MAX_DEFAULT: u64 = 10_000;
 /// Steps by which a call's step may differ from the clock, unless the options say otherwise.
 pub const STEP_SKEW_DEFAULT: u64 = 1;
 
+/// Bytes that a Buffered store may have written and not yet made durable before commits wait, in bytes: what a power cut can
+/// cost, and what a recovery writes again. A disk takes a second or two for so many.
+pub const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
+
 /// Changed index entries that start a flush of the index, in entries.
 pub const INDEX_FLUSH_CHANGES: usize = 50_000;
 

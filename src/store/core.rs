@@ -16,6 +16,7 @@ use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::rules::Rules;
+use crate::store::syncer::Syncer;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     pub(crate) published: RwLock<Published>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) group: Group,
+    pub(crate) syncer: Syncer,
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
     /// Incarnations that a plan met and could not read.

@@ -32,6 +32,7 @@ mod scans;
 mod snapshot;
 mod stage;
 pub(crate) mod stats;
+mod syncer;
 mod transfer;
 mod usage;
 pub(crate) mod view;
@@ -59,7 +60,9 @@ use options::Options;
 use prepare::Prepared;
 use retirement::Retirement;
 use snapshot::Snapshot;
+use options::Durability;
 use stage::{Op, Outcome};
+use syncer::Syncer;
 use view::Rollout;
 use waker::Waker;
 use writer::Written;
@@ -122,6 +125,9 @@ impl RolloutStore {
                 |core| &core.flusher.waker,
                 |core| core.flusher.flush_or_warn(core),
             )?);
+            if let Durability::Buffered { .. } = core.syncer.durability {
+                threads.push(Waker::start(&core, "rollstore-sync", |core| &core.syncer.waker, Syncer::round)?);
+            }
             if core.compactor.in_background {
                 threads.push(Waker::start(&core, "rollstore-compact", |core| &core.compactor.waker, Compactor::round)?);
             }
@@ -327,16 +333,19 @@ impl RolloutStore {
         };
         // The reservation of another thread may be written and not durable yet.
         if !planted(Bug::HandOutIdsEarly) {
-            self.core.group.wait(&self.core, lsn)?;
+            self.core.group.wait_durable(&self.core, lsn)?;
         }
+        self.core.group.wait(&self.core, lsn)?;
         Ok(ids)
     }
 
-    /// Writes operations and waits until they are durable and seen.
+    /// Writes operations and waits until they are seen, and in a Synced store durable.
     fn commit(&self, ops: &[Op<'_>]) -> Result<Written> {
         self.check_keys(ops)?;
+        self.core.syncer.wait_for_room(&self.core)?;
         let written = self.core.lock_writer()?.write(&self.core, ops)?;
         self.core.group.wait(&self.core, written.last_lsn)?;
+        self.core.syncer.committed();
         let zero_logps: usize = ops.iter().map(Op::zero_logps_count).sum();
         self.core.usage.wrote_zero_logps(zero_logps as u64);
         Ok(written)

@@ -20,6 +20,7 @@ use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::rules::Rules;
+use crate::store::syncer::Syncer;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
@@ -254,7 +255,7 @@ fn build(
     let stored = manifest.options;
     let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
-    let group = Group::new(state.lsn);
+    let group = Group::new(state.lsn, options.durability);
     let published = Published {
         index,
         state: Arc::new(state.clone()),
@@ -281,6 +282,7 @@ fn build(
         published: RwLock::new(published),
         writer: Mutex::new(Writer::new(manifest, state)),
         group,
+        syncer: Syncer::new(options.durability, options.unsynced_bytes_max),
         usage: Usage::default(),
         unreadable: Mutex::default(),
         gate: WeightGate::default(),

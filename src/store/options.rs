@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::disk::os::OsDisk;
@@ -20,6 +21,24 @@ pub enum Reads {
     Mapped,
     /// By positioned reads into aligned heap memory: the same calls, one copy.
     Copied,
+}
+
+/// Which failure a commit survives once it returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A commit returns after its sync, and is seen by readers then: it survives power loss.
+    #[default]
+    Synced,
+    /// A commit returns after its write, and is seen by readers then: it survives a killed process, since the system has
+    /// its bytes. A thread of the store syncs in the background. Power loss, or a failed sync, may cost the last commits:
+    /// those of `max_delay` and of the sync behind it, always the newest ones and never one before another.
+    ///
+    /// For file systems whose syncs take long. Commits wait where more than
+    /// [`limits::UNSYNCED_BYTES_MAX`](crate::limits::UNSYNCED_BYTES_MAX) are written and not yet durable.
+    Buffered {
+        /// The longest time from a commit's write to the beginning of its sync.
+        max_delay: Duration,
+    },
 }
 
 /// How a store is opened; made by [`RolloutStore::options`].
@@ -46,6 +65,8 @@ pub struct Options {
     pub(crate) step_jump_max: Option<u64>,
     pub(crate) retire_after: Option<u64>,
     pub(crate) segment_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) unsynced_bytes_max: u64,
     pub(crate) background_compaction: bool,
     pub(crate) run_identity: Option<Vec<u8>>,
     pub(crate) resume_step: Option<u64>,
@@ -66,6 +87,8 @@ impl Options {
             step_jump_max: None,
             retire_after: None,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            durability: Durability::Synced,
+            unsynced_bytes_max: limits::UNSYNCED_BYTES_MAX,
             background_compaction: true,
             run_identity: None,
             resume_step: None,
@@ -117,6 +140,20 @@ impl Options {
     /// [`limits::SEGMENT_BYTES_DEFAULT`](crate::limits::SEGMENT_BYTES_DEFAULT).
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// Which failure a commit survives once it returned; default [`Durability::Synced`]. Not kept: given each time the store
+    /// is opened.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Another limit than [`limits::UNSYNCED_BYTES_MAX`](crate::limits::UNSYNCED_BYTES_MAX): a test need not write so much.
+    #[doc(hidden)]
+    pub fn unsynced_bytes_max(mut self, bytes: u64) -> Self {
+        self.unsynced_bytes_max = bytes;
         self
     }
 

@@ -40,11 +40,15 @@ impl Waker {
 
     /// Does nothing for a while, or until stopped.
     pub(crate) fn rest(&self, time: Duration) {
-        /// A store that closes waits so long for a thread that rests.
-        const NAP: Duration = Duration::from_millis(10);
-        let until = Instant::now() + time;
-        while !self.is_stopped() && Instant::now() < until {
-            std::thread::sleep(NAP);
+        // A time that no clock reaches is waited for until the store closes.
+        let until = Instant::now().checked_add(time);
+        let mut signal = self.signal.lock();
+        while !signal.stopped {
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return;
+            }
+            let _ = self.changed.wait_for(&mut signal, left);
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Always true:
 //! - W1. A segment is listed durably before a frame in it is acknowledged.
-//! - W2. A manifest is written only while nothing is pending: its state is durable.
+//! - W2. A manifest is written only while nothing is pending or unsynced: its state is durable.
 //! - W3. LSNs, versions and segment numbers stay below ceilings that a manifest holds.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::format::segment::{BUFFERED, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::limits;
 use crate::log::active::Active;
@@ -19,6 +19,7 @@ use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
 use crate::store::group::Publication;
+use crate::store::options::Durability;
 use crate::store::stage::{Op, Outcome, Overlay, Stage, Staged};
 
 /// What the writer alone knows. Guarded by one lock, which orders batches.
@@ -72,7 +73,8 @@ impl Writer {
             core.usage.dropped(dropped);
             return Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version });
         }
-        self.make_room(core, frames.iter().map(NewFrame::frame_len).sum())?;
+        let bytes = frames.iter().map(NewFrame::frame_len).sum();
+        self.make_room(core, bytes)?;
         let Some(active) = &mut self.active else { return Err(Error::invalid("no segment to write to")) };
         let durable = if planted(Bug::AttestUnsynced) { self.state.lsn } else { core.group.durable() };
         active
@@ -84,13 +86,14 @@ impl Writer {
         self.next_id = self.next_id.max(counted_ids_end(&events));
         self.overlay.add(changes);
         self.state = state;
-        core.group.push(Publication {
+        let publication = Publication {
             last_lsn: self.state.lsn,
             segment: Arc::clone(&active.segment),
             end: active.end,
             events,
             state: Arc::new(self.state.clone()),
-        });
+        };
+        core.group.push(publication, bytes);
         Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version })
     }
 
@@ -148,7 +151,10 @@ impl Writer {
             base_lsn: self.next_lsn,
             ref_version: self.state.ref_clock.current,
             step: self.state.clock,
-            compatible_features: 0,
+            compatible_features: match core.syncer.durability {
+                Durability::Synced => 0,
+                Durability::Buffered { .. } => BUFFERED,
+            },
         })
     }
 
@@ -214,7 +220,7 @@ impl Writer {
 
     /// Makes `manifest` the next generation. Where that fails, what was last written is still what counts.
     fn put_manifest(&mut self, core: &Core, mut manifest: Manifest) -> Result<()> {
-        debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
+        debug_assert_eq!((core.group.durable(), core.group.published()), (self.state.lsn, self.state.lsn), "W2");
         manifest.state = self.state.to_snapshot();
         manifest.generation += 1;
         manifests::write(&*core.disk, &core.dir, &manifest)?;

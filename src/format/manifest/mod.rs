@@ -174,7 +174,7 @@ impl Manifest {
             format_version: FORMAT_VERSION,
             header_len: 64,
             incompatible_features: INCOMPATIBLE_FEATURES,
-            compatible_features: COMPATIBLE_FEATURES,
+            compatible_features: 0,
             payload_len,
             zeros: [0; 24],
         };
