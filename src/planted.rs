@@ -33,6 +33,8 @@ pub(crate) enum Bug {
     SyncReturnsEarly,
     /// A Buffered store that lost its last commits gives their numbers again.
     ReuseBufferedNumbers,
+    /// A batch beyond the quota is written.
+    IgnoreQuota,
     /// An index on disk that is ahead of the log is believed.
     BelieveIndexAhead,
     /// The index on disk claims to cover the segment that is being written to.

@@ -119,7 +119,8 @@ fn commits_wait_where_too_much_is_written_and_not_durable() {
         store.insert(rollout_of(id, 0, 0, 500)).unwrap();
         let trace = disk.trace();
         let log: Vec<&Op> = trace.iter().filter(|op| op.path.ends_with(SEGMENT)).collect();
-        let unsynced = log.iter().rev().take_while(|op| op.kind != OpKind::SyncData).filter(|op| op.kind == OpKind::Write);
+        let unsynced =
+            log.iter().rev().take_while(|op| op.kind != OpKind::SyncData).filter(|op| op.kind == OpKind::Write);
         let unsynced: u64 = unsynced.map(|op| op.len).sum();
         batch_bytes = batch_bytes.max(log.last().unwrap().len);
         assert!(unsynced <= UNSYNCED_BYTES_MAX + batch_bytes, "{unsynced} bytes behind commit {id}");

@@ -57,6 +57,18 @@ pub(crate) enum Event {
     Ignored,
 }
 
+impl Event {
+    /// Rows that its frame takes in a footer.
+    pub(crate) fn footer_rows(&self) -> u64 {
+        match self {
+            Self::Rollout(_) => 1,
+            Self::Retire { victims, .. } => victims.len() as u64,
+            Self::Tally { used, .. } => used.len() as u64,
+            Self::RetireLine { .. } | Self::Advance { .. } | Self::Rewind { .. } | Self::Cursor(_) | Self::Ignored => 0,
+        }
+    }
+}
+
 /// A frame on its way out: everything but its place.
 #[derive(Debug)]
 pub(crate) struct NewFrame<'a> {

@@ -7,7 +7,7 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentState};
 use crate::format::names::{
-    INDEX, LOCK, manifest_file_name, parse_manifest_file_name, parse_segment_file_name, segment_file_name,
+    INDEX, LOCK, RESERVE, manifest_file_name, parse_manifest_file_name, parse_segment_file_name, segment_file_name,
 };
 use crate::ids::SegmentId;
 use crate::limits;
@@ -38,7 +38,7 @@ impl Listing {
         let mut listing = Self::default();
         for name in names {
             match name.to_str() {
-                Some(LOCK | INDEX | UNFINISHED) => {}
+                Some(LOCK | INDEX | UNFINISHED | RESERVE) => {}
                 Some(text) => match (parse_manifest_file_name(text), parse_segment_file_name(text)) {
                     (Some(generation), _) => listing.generations.push(generation),
                     (_, Some(segment)) => listing.segments.push(segment),

@@ -15,6 +15,8 @@ use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
+use crate::store::quota::Quota;
+use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
 use crate::store::syncer::Syncer;
 use crate::store::usage::Usage;
@@ -39,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
+    pub(crate) quota: Quota,
+    pub(crate) reserve: Reserve,
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
     /// Incarnations that a plan met and could not read.

@@ -60,7 +60,14 @@ struct Inner {
     unsynced_since: Option<Instant>,
     syncing: bool,
     publishing: bool,
-    poisoned: Option<String>,
+    poisoned: Option<Cause>,
+}
+
+/// Why the writer stopped: what failed first.
+#[derive(Debug, Clone)]
+struct Cause {
+    text: String,
+    is_full: bool,
 }
 
 /// What has to happen before a waiting thread may go on.
@@ -131,16 +138,18 @@ impl Group {
     /// Refuses once poisoned.
     pub(crate) fn check(&self) -> Result<()> {
         let poisoned = self.inner.lock().poisoned.clone();
-        poisoned.map_or(Ok(()), |cause| Err(stopped(&cause)))
+        poisoned.map_or(Ok(()), |cause| Err(cause.later()))
     }
 
-    /// Stops the writer for good; the first cause is kept. Returns the error to give to the caller.
+    /// Stops the writer for good; the first cause is kept. Returns the error of the call that this happened to: `Full` where
+    /// there was no space, so that it can be told from a disk that fails, otherwise `Poisoned`.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
         let mut inner = self.inner.lock();
-        let kept = inner.poisoned.get_or_insert_with(|| cause.to_string()).clone();
+        let now = || Cause { text: cause.to_string(), is_full: cause.kind() == ErrorKind::Full };
+        let kept = inner.poisoned.get_or_insert_with(now).clone();
         self.changed.notify_all();
         tracing::error!(%cause, "the store stops writing");
-        stopped(&kept)
+        kept.error()
     }
 
     /// Returns once everything written is durable and published.
@@ -179,7 +188,7 @@ impl Group {
         let mut inner = self.inner.lock();
         while let Some(need) = need(&inner) {
             if let Some(cause) = &inner.poisoned {
-                return Err(stopped(cause));
+                return Err(cause.error());
             }
             match need {
                 Need::Sync if !inner.syncing => inner = self.sync(core, inner),
@@ -297,7 +306,7 @@ fn publish(core: &Core, publication: Publication) {
         published.state = state;
         published.index.changes_len()
     };
-    if changes >= crate::limits::INDEX_FLUSH_CHANGES {
+    if changes >= core.flusher.due_at() {
         core.flusher.wake(core);
     }
     if has_ended {
@@ -305,6 +314,19 @@ fn publish(core: &Core, publication: Publication) {
     }
 }
 
-fn stopped(cause: &str) -> Error {
-    Error::new(ErrorKind::Poisoned, format!("the store stopped writing, reopen it; the first cause was: {cause}"))
+impl Cause {
+    /// The error of a call whose own work failed so.
+    fn error(&self) -> Error {
+        if !self.is_full {
+            return self.later();
+        }
+        let text = &self.text;
+        Error::new(ErrorKind::Full, format!("{text}; the store stopped writing: free space, then reopen it"))
+    }
+
+    /// The error of every later call.
+    fn later(&self) -> Error {
+        let text = &self.text;
+        Error::new(ErrorKind::Poisoned, format!("the store stopped writing, reopen it; the first cause was: {text}"))
+    }
 }

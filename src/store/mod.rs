@@ -21,9 +21,11 @@ mod open;
 pub(crate) mod options;
 pub(crate) mod plan;
 mod prepare;
+mod quota;
 mod random;
 pub(crate) mod recompute;
 pub(crate) mod repair;
+mod reserve;
 mod restore;
 pub(crate) mod retirement;
 mod rewind;
@@ -55,12 +57,13 @@ use batch::WriteBatch;
 use closer::Closer;
 use compact::Compactor;
 use core::Core;
+use flusher::Flusher;
 use new_rollout::NewRollout;
+use options::Durability;
 use options::Options;
 use prepare::Prepared;
 use retirement::Retirement;
 use snapshot::Snapshot;
-use options::Durability;
 use stage::{Op, Outcome};
 use syncer::Syncer;
 use view::Rollout;
@@ -119,12 +122,7 @@ impl RolloutStore {
         let mut threads = Vec::new();
         let closer = Arc::new(Closer { core: Arc::clone(&core), threads: Mutex::default() });
         if !core.read_only {
-            threads.push(Waker::start(
-                &core,
-                "rollstore-index",
-                |core| &core.flusher.waker,
-                |core| core.flusher.flush_or_warn(core),
-            )?);
+            threads.push(Waker::start(&core, "rollstore-index", |core| &core.flusher.waker, Flusher::round)?);
             if let Durability::Buffered { .. } = core.syncer.durability {
                 threads.push(Waker::start(&core, "rollstore-sync", |core| &core.syncer.waker, Syncer::round)?);
             }

@@ -8,7 +8,7 @@ use crate::disk::{Access, Disk, DiskLock, EntryKind, FileSystem, LockError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
 use crate::format::names::LOCK;
-use crate::index::{CACHE_BYTES_DEFAULT, Identity};
+use crate::index::Identity;
 use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
@@ -16,9 +16,11 @@ use crate::recovery::{Recovered, Request, Survey};
 use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::core::{Core, Published};
-use crate::store::flusher::Flusher;
+use crate::store::flusher::{FlushOptions, Flusher};
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
+use crate::store::quota::Quota;
+use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
 use crate::store::syncer::Syncer;
 use crate::store::transfer::sync_names_above;
@@ -42,8 +44,13 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let lock = if options.read_only { None } else { Some(lock_store(&options, dir)?) };
     let read_mode = read_mode(&options, dir)?;
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
-    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
-    let recovered = if options.read_only { read_live(&options, &request)? } else { recover(&options, &request)? };
+    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: options.index_cache_bytes };
+    let recovered = if options.read_only {
+        read_live(&options, &request)?
+    } else {
+        let reserve = Reserve::new(dir, options.reserve_bytes);
+        reserve.retry(&*disk, || recover(&options, &request))?
+    };
     RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
 
@@ -251,10 +258,18 @@ fn build(
     read_mode: ReadMode,
     recovered: Recovered,
 ) -> Core {
-    let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
+    let Recovered { manifest, state, mut index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
+    let flushing = FlushOptions {
+        flushes: options.index_flushes,
+        changes: options.index_flush_changes,
+        cache_bytes: options.index_cache_bytes,
+    };
+    if disk_index.is_none() {
+        index.forget_changes();
+    }
     let group = Group::new(state.lsn, options.durability);
     let published = Published {
         index,
@@ -263,8 +278,10 @@ fn build(
         active: None,
     };
     Core {
-        flusher: Flusher::new(identity, &dir, disk_index, options.index_flushes),
+        flusher: Flusher::new(identity, &dir, disk_index, flushing),
         compactor: Compactor::new(options.background_compaction),
+        quota: Quota::new(options.quota_bytes, options.segment_bytes),
+        reserve: Reserve::new(&dir, options.reserve_bytes),
         disk: options.disk,
         dir,
         rules: Rules {

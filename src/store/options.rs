@@ -76,6 +76,10 @@ pub struct Options {
     pub(crate) recheck_always: bool,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index_flushes: Flushes,
+    pub(crate) index_flush_changes: usize,
+    pub(crate) index_cache_bytes: usize,
+    pub(crate) quota_bytes: Option<u64>,
+    pub(crate) reserve_bytes: u64,
 }
 
 impl Options {
@@ -98,6 +102,10 @@ impl Options {
             recheck_always: false,
             disk: Arc::new(OsDisk),
             index_flushes: Flushes::Behind,
+            index_flush_changes: limits::INDEX_FLUSH_CHANGES_DEFAULT,
+            index_cache_bytes: limits::INDEX_CACHE_BYTES_DEFAULT,
+            quota_bytes: None,
+            reserve_bytes: limits::RESERVE_BYTES_DEFAULT,
         }
     }
 
@@ -208,6 +216,63 @@ impl Options {
         self
     }
 
+    /// Changed index entries that start a flush of the index to its file, in a thread of the store; default
+    /// [`limits::INDEX_FLUSH_CHANGES_DEFAULT`](crate::limits::INDEX_FLUSH_CHANGES_DEFAULT). Fewer make an open after a crash
+    /// read less of the log, and the disk write more.
+    pub fn index_flush_changes(mut self, entries: usize) -> Self {
+        self.index_flush_changes = entries;
+        self
+    }
+
+    /// Memory for pages of the index file, in bytes; default
+    /// [`limits::INDEX_CACHE_BYTES_DEFAULT`](crate::limits::INDEX_CACHE_BYTES_DEFAULT). Reads are served from other memory:
+    /// more makes the flushes of large stores write less.
+    pub fn index_cache_bytes(mut self, bytes: usize) -> Self {
+        self.index_cache_bytes = bytes;
+        self
+    }
+
+    /// The most that the store's segments may take together, in bytes; none unless given, each time the store is opened. A
+    /// batch that would take more is refused as [`ErrorKind::Full`](crate::ErrorKind::Full) before anything is written, and
+    /// the store goes on.
+    ///
+    /// What counts: segments that the store consists of, with the end that the newest one will get. What does not: the index,
+    /// manifests (two small files), checkpoints, and dropped segments that a view or a checkpoint still holds. Three quarters
+    /// of a segment are kept free for compaction, which copies before it drops. Batches that only retire, advance or rewind
+    /// are never refused for the quota: they are small, and the way to free space.
+    ///
+    /// # What do I do when it is full?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use rollstore::{CompactBudget, ErrorKind, NewRollout, Reason, RolloutStore};
+    /// let options = RolloutStore::options().window(8).segment_bytes(1 << 20).quota_bytes(4 << 20);
+    /// let store = options.open(dir.path().join("rollouts"))?;
+    /// for id in 0..200 {
+    ///     let rollout = || NewRollout::new(id, id).completion_ids(vec![7; 10_000]);
+    ///     match store.insert(rollout()) {
+    ///         Err(error) if error.kind() == ErrorKind::Full => {
+    ///             store.retire_created_before(id - 10, Reason::Evicted)?;
+    ///             store.compact(CompactBudget::all())?;
+    ///             store.insert(rollout())?;
+    ///         }
+    ///         inserted => drop(inserted?),
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quota_bytes(mut self, bytes: u64) -> Self {
+        self.quota_bytes = Some(bytes);
+        self
+    }
+
+    /// Size of the file `RESERVE`, which a thread of the store writes beside the segments and which is removed when the disk
+    /// is full, so that the store can still be closed, opened, retired from and compacted; default
+    /// [`limits::RESERVE_BYTES_DEFAULT`](crate::limits::RESERVE_BYTES_DEFAULT), 0 for none. It is made anew once there is space.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
     /// Flushes the index in the call that makes a flush due, instead of in a thread beside it: a simulated disk then sees
     /// the same operations in every run.
     #[doc(hidden)]
@@ -230,6 +295,17 @@ impl Options {
         let (min, max) = (limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX);
         if !(min..=max).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!("segment_bytes is {}, it must be {min} to {max}", self.segment_bytes)));
+        }
+        let (min, max) = (1, limits::INDEX_CHANGES_TRACKED_MAX / 2);
+        if !(min..=max).contains(&self.index_flush_changes) {
+            let entries = self.index_flush_changes;
+            return Err(Error::invalid(format!("index_flush_changes is {entries}, it must be {min} to {max}")));
+        }
+        let least = self.segment_bytes * 2;
+        if let Some(quota) = self.quota_bytes.filter(|quota| *quota < least) {
+            return Err(Error::invalid(format!(
+                "quota_bytes is {quota}, it must be two segments at least, {least} bytes"
+            )));
         }
         let identity_bytes = self.run_identity.as_ref().map_or(0, Vec::len);
         if identity_bytes > limits::RUN_IDENTITY_BYTES_MAX {

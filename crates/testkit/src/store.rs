@@ -19,8 +19,8 @@ pub const TOKENS: usize = 16;
 /// Options with the smallest segments, so that a short test rolls over several of them.
 pub fn options(disk: Arc<dyn Disk>) -> Options {
     let options = RolloutStore::options().window(8).max_version_lag(1).segment_bytes(limits::SEGMENT_BYTES_MIN);
-    // A compaction happens where a test asks for one: disk operations are counted.
-    options.background_compaction(false).disk(disk)
+    // A compaction happens where a test asks for one, and no space is kept in reserve: disk operations are counted.
+    options.background_compaction(false).reserve_bytes(0).disk(disk)
 }
 
 /// Opens the store in [`DIR`], creating it where there is none.
