@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Damaged,
     /// An earlier write failed: reopen the store. Reads go on.
     Poisoned,
+    /// Another writer took the store over, on a file system without locks: end this one. What it acknowledged is safe.
+    Fenced,
     /// The store was written by a newer format: upgrade.
     TooNew,
     /// The operating system refused or failed an operation.

@@ -79,6 +79,7 @@ pub use store::compact::{CompactBudget, Compacted};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Durability, Options, Reads};
+pub use store::owner::{LockKind, TakeOver};
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};
 pub use store::repair::Repaired;

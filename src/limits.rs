@@ -2,6 +2,8 @@
 //!
 //! Limits are checked before anything is written and again for every length that comes from disk.
 
+use std::time::Duration;
+
 /// Greatest size of one rollout's frame, in bytes: columns, descriptor and header. The largest rollouts seen in the
 /// field hold half a gigabyte of expert-routing columns.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
@@ -100,6 +102,21 @@ pub(crate) const INDEX_BACKOFF_MAX: u32 = 6;
 const _: () =
     assert!(INDEX_FLUSH_CHANGES_DEFAULT < INDEX_CHANGES_TRACKED_MAX, "a flush comes before the list is given up");
 
+/// Time between two beats of an owner by heartbeat, unless the options say otherwise.
+pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
+
+/// Shortest and longest time between two beats that the options take. The lock file tells it in milliseconds.
+pub const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
+/// See [`HEARTBEAT_MIN`].
+pub const HEARTBEAT_MAX: Duration = Duration::from_hours(1);
+
+/// Manifest generations, and segment numbers, between those of one owner by heartbeat and the next: more than an owner can
+/// use up between two looks at the lock.
+pub(crate) const TERM_NUMBERS: u64 = 256;
+
+/// Greatest term that is believed: no counting of openings comes there.
+pub(crate) const TERM_MAX: u64 = 1 << 32;
+
 /// LSNs, versions and ids reserved at a time: a manifest generation is written when a reservation runs out.
 pub(crate) const LSNS_RESERVED: u64 = 1 << 32;
 pub(crate) const VERSIONS_RESERVED: u64 = 256;
@@ -111,6 +128,7 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 /// Greatest id of a segment that is believed, for the same reason.
 pub(crate) const SEGMENT_ID_MAX: u32 = 1 << 31;
 
+const _: () = assert!(TERM_MAX * TERM_NUMBERS * 2 < NUMBER_MAX, "generations of all terms are believed");
 const _: () = assert!(NUMBER_MAX + LSNS_RESERVED * 4 < u64::MAX / 2, "room to count on");
 const _: () = assert!(META_BYTES_MAX < RECORD_BYTES_MAX, "a descriptor fits in a record");
 const _: () = assert!(METADATA_BYTES_MAX as u64 * 4 < META_BYTES_MAX, "metadata and names fit in a descriptor");

@@ -1,26 +1,26 @@
-//! A process that is killed loses nothing that it reported as committed (D1, D2, D3, P1), on real files.
+//! A process that is killed loses nothing that it reported as committed (D1, D2, D3, P1), on real files, whoever looks on.
 //!
 //! Method: this test binary runs itself as a child, which commits in a loop and reports each acknowledged batch through
-//! its standard output. The parent kills it with SIGKILL at a random moment, opens the store and checks every batch up
-//! to the last one reported, and starts it again. `ROLLSTORE_TEST_SCALE` multiplies the rounds.
+//! its standard output. Beside it, a reader opens the store again and again and reads every array, and the inspector
+//! checks every byte of it. The parent kills the child with SIGKILL at a random moment, opens the store and checks every
+//! batch up to the last one reported, and starts it again. `ROLLSTORE_TEST_SCALE` multiplies the rounds.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rollstore::disk::os::OsDisk;
-use rollstore::{Reason, RolloutStore};
-use rollstore_testkit::settings::{random, scale, seed};
+use rollstore::{ErrorKind, Reason, RolloutStore, inspect};
+use rollstore_testkit::child;
+use rollstore_testkit::settings::{self, random, seed};
 use rollstore_testkit::store::{check_content, ids, options, recompute_all, rollout_of};
 
-/// Where the child keeps its store; it is a child where this is set.
-const CHILD_DIR: &str = "ROLLSTORE_TEST_KILL_DIR";
-const ROUNDS: u64 = 50;
+const ROUNDS: u64 = 200;
 /// Rollouts in a batch.
 const ROLLOUTS: u64 = 4;
 /// Batches whose rollouts are live: older ones are retired, so that the store stays small.
@@ -57,8 +57,8 @@ fn commit(store: &RolloutStore, number: u64) {
 /// The child: not a test of its own, it returns at once where it is not asked for.
 #[test]
 fn child_commits_until_it_is_killed() {
-    let Some(dir) = env::var_os(CHILD_DIR) else { return };
-    let store = open(dir.as_ref());
+    let Some((_, dir)) = child::role() else { return };
+    let store = open(&dir);
     let mut out = std::io::stdout();
     let mut number = next_batch(&store);
     loop {
@@ -72,48 +72,45 @@ fn child_commits_until_it_is_killed() {
     }
 }
 
-/// Runs a child until it reported some batches, kills it a little later, and returns the last one that it reported.
-fn run_and_kill(dir: &Path, round: u64) -> Option<u64> {
-    let mut child = Command::new(env::current_exe().unwrap())
-        .args(["child_commits_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD_DIR, dir)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .unwrap();
+/// Runs a child until it reported some batches, kills it a little later, and returns how many batches it reported in all.
+/// `reported` says so while it runs.
+fn run_and_kill(dir: &Path, round: u64, reported: &AtomicU64) -> u64 {
+    let mut command = child::command("child_commits_until_it_is_killed", "writer", dir);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let output = child.stdout.take().unwrap();
     let chance = random(seed(), round);
     let (enough, pause) = (chance % 12, Duration::from_micros(chance >> 32 & 0x3fff));
-    let (heard, wait) = std::sync::mpsc::channel();
-    let reader = thread::spawn(move || {
-        let mut last = None;
-        let mut count = 0;
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if let Some(number) = line.strip_prefix("acknowledged ") {
-                last = Some(number.parse().unwrap());
-                count += 1;
-            }
-            if count >= enough {
-                let _ = heard.send(());
-            }
-        }
-        last
+    thread::scope(|scope| {
+        let (heard, wait) = std::sync::mpsc::channel();
+        scope.spawn(move || listen(output, enough, reported, &heard));
+        // Either so many batches were reported, or the child ended by itself, which is found below.
+        let _ = wait.recv();
+        // The kill falls anywhere in a commit, a recompute or a roll: this pause aims it and waits for nothing.
+        thread::sleep(pause);
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.code().is_none(), "the child was not killed, it ended with {status}");
     });
-    // Either so many batches were reported, or the child ended by itself, which is found below.
-    let _ = wait.recv();
-    // The kill falls anywhere in a commit, a recompute or a roll: this pause aims it and waits for nothing.
-    thread::sleep(pause);
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
-    assert!(status.code().is_none(), "the child was not killed, it ended with {status}");
-    reader.join().unwrap()
+    reported.load(Ordering::SeqCst)
 }
 
-/// Every batch that was acknowledged is there whole, and at most the one under way behind them. Returns their number.
-fn check(store: &RolloutStore, acknowledged: u64) -> u64 {
+/// Hears out a child, and says once when it has reported `enough` batches.
+fn listen(output: ChildStdout, enough: u64, reported: &AtomicU64, heard: &std::sync::mpsc::Sender<()>) {
+    let mut count = 0;
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        if let Some(number) = line.strip_prefix("acknowledged ") {
+            reported.store(number.parse::<u64>().unwrap() + 1, Ordering::SeqCst);
+            count += 1;
+        }
+        if count >= enough {
+            let _ = heard.send(());
+        }
+    }
+}
+
+/// The store is some prefix of the batches, whole. Returns their number.
+fn check_prefix(store: &RolloutStore) -> u64 {
     let committed = next_batch(store);
-    assert!(committed >= acknowledged, "{acknowledged} batches were acknowledged, {committed} are there");
-    assert!(committed <= acknowledged + 1, "{committed} batches, {acknowledged} acknowledged: one was under way");
     let live: BTreeSet<u64> = store.ids().iter().map(|id| id.get()).collect();
     let oldest = committed.saturating_sub(LIVE);
     assert_eq!(live, (oldest * ROLLOUTS..committed * ROLLOUTS).collect(), "whole batches, and no other rollout");
@@ -127,18 +124,77 @@ fn check(store: &RolloutStore, acknowledged: u64) -> u64 {
     committed
 }
 
+/// Every batch that was acknowledged is there whole, and at most the one under way behind them. Returns their number.
+fn check(store: &RolloutStore, acknowledged: u64) -> u64 {
+    let committed = check_prefix(store);
+    assert!(committed >= acknowledged, "{acknowledged} batches were acknowledged, {committed} are there");
+    assert!(committed <= acknowledged + 1, "{committed} batches, {acknowledged} acknowledged: one was under way");
+    committed
+}
+
+/// Opens the store beside its writer until told to stop: each time it is a prefix that holds what was reported before.
+/// Returns how often it saw one.
+fn look_on(dir: &Path, reported: &AtomicU64, stop: &AtomicBool) -> u64 {
+    let mut seen = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let before = reported.load(Ordering::SeqCst);
+        match options(Arc::new(OsDisk)).read_only(true).open(dir) {
+            Ok(store) => {
+                let found = check_prefix(&store);
+                assert!(found >= before, "{before} batches were reported before the reader opened, it sees {found}");
+                seen += 1;
+            }
+            Err(error) => assert!(before == 0 && error.kind() == ErrorKind::NotFound, "beside the writer: {error}"),
+        }
+    }
+    seen
+}
+
+/// Checks every byte beside the writer until told to stop: nothing is ever called damage. Returns how often it looked.
+fn inspect_on(dir: &Path, stop: &AtomicBool) -> u64 {
+    let mut seen = 0;
+    while !stop.load(Ordering::SeqCst) {
+        match inspect::verify(dir) {
+            Ok(verification) => {
+                assert!(verification.findings.is_empty(), "beside the writer: {:?}", verification.findings);
+                seen += 1;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "beside the writer: {error}"),
+        }
+        // It takes all of a core where it may: the writer needs one too.
+        thread::yield_now();
+    }
+    seen
+}
+
 #[test]
-fn d1_a_killed_process_loses_nothing_that_it_reported() {
+fn p01_a_killed_process_loses_nothing_that_it_reported_whoever_looks_on() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("rollouts");
+    let (reported, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (committed, seen, inspected) = thread::scope(|scope| {
+        let reader = scope.spawn(|| look_on(&dir, &reported, &stop));
+        let inspector = scope.spawn(|| inspect_on(&dir, &stop));
+        let writer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rounds(&dir, &reported)));
+        stop.store(true, Ordering::SeqCst);
+        let (seen, inspected) = (reader.join().unwrap(), inspector.join().unwrap());
+        (writer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), seen, inspected)
+    });
+    let rounds = settings::rounds(ROUNDS);
+    assert!(committed > rounds, "{committed} batches in {rounds} rounds: the children came to commit");
+    assert!(seen > rounds / 10 && inspected > rounds / 10, "{seen} looks of the reader, {inspected} of the inspector");
+}
+
+/// The rounds of one store. Returns how many batches it holds at the end.
+fn rounds(dir: &Path, reported: &AtomicU64) -> u64 {
     let mut committed = 0;
-    for round in 0..ROUNDS * scale() {
-        let acknowledged = run_and_kill(&dir, round).map_or(committed, |last| last + 1);
+    for round in 0..settings::rounds(ROUNDS) {
+        let acknowledged = run_and_kill(dir, round, reported).max(committed);
         // Who does not write sees the same, without the lock and before anything is recovered.
         let reader = options(Arc::new(OsDisk)).read_only(true);
         // A child that was killed before it came to anything left no store.
-        let seen = reader.open(&dir).map_or(0, |seen| check(&seen, acknowledged));
-        let store = open(&dir);
+        let seen = reader.open(dir).map_or(0, |seen| check(&seen, acknowledged));
+        let store = open(dir);
         let found = check(&store, acknowledged);
         assert_eq!(seen, found, "round {round}");
         assert!(found >= committed, "round {round}: {found} batches, there were {committed}");
@@ -152,5 +208,5 @@ fn d1_a_killed_process_loses_nothing_that_it_reported() {
             }
         }
     }
-    assert!(committed > ROUNDS, "{committed} batches: the children came to commit");
+    committed
 }

@@ -31,6 +31,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("redb::", "index"),
     ("memmap2::", "disk"),
     ("rustix::", "disk"),
+    ("libc::", "disk"),
     ("std::fs", "disk"),
     ("fs::File", "disk"),
     ("rkyv::", "format"),

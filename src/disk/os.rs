@@ -1,14 +1,16 @@
 //! The real file system.
 //!
-//! May touch `std::fs` and rustix. Knows nothing of what the bytes mean.
+//! May touch `std::fs`, rustix and libc. Knows nothing of what the bytes mean.
 //!
 //! Always true:
 //! - O1. A call that was interrupted by a signal goes on; a partial write goes on; a write of nothing is an error.
 //! - O2. New files and directories get the permissions that the umask leaves, so that a group can share a store.
 //! - O3. A lock file is changed only by the one who holds its lock.
+//! - O4. A forked child has no part in a lock that its parent held.
 
 #![expect(clippy::disallowed_types, reason = "this is the one place where real files are opened")]
 
+mod fork;
 mod network;
 
 use std::ffi::OsString;
@@ -16,7 +18,6 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use self::fork::NotInherited;
 use self::network::network_name;
 use super::map::Map;
 use super::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
@@ -147,13 +149,15 @@ impl Disk for OsDisk {
             .custom_flags(no_follow)
             .open(path)
             .map_err(|error| explain(error, path))?;
-        match file.try_lock() {
+        // Before it is locked: a child forked in between would share the lock.
+        let file = NotInherited::new(file);
+        match file.file().try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held(owner_text(&file))),
+            Err(TryLockError::WouldBlock) => return Err(LockError::Held(owner_text(file.file()))),
             Err(TryLockError::Error(error)) => return Err(LockError::Io(no_lock(error))),
         }
         // Absolute, so that a process that changes its working directory does not lose sight of its lock.
-        let lock = OsLock { file, path: std::path::absolute(path)?, holder_pid: process::id() };
+        let lock = OsLock { file, path: std::path::absolute(path)? };
         lock.write_owner(owner)?;
         Ok(Box::new(lock))
     }
@@ -162,6 +166,12 @@ impl Disk for OsDisk {
         let statfs = rustix::fs::statfs(or_here(path))?;
         Ok(network_name(&statfs).map_or(FileSystem::Local, |name| FileSystem::Network(name.to_owned())))
     }
+}
+
+/// The name of this machine, as the system knows it.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The directory of a bare file name is the empty path, which the system does not take for the working directory.
@@ -243,39 +253,40 @@ impl DiskFile for OsFile {
 /// A `flock` on a file.
 #[derive(Debug)]
 struct OsLock {
-    file: File,
+    file: NotInherited,
     path: PathBuf,
-    holder_pid: u32,
 }
 
 impl OsLock {
     /// Replaces the text in the lock file. Empties the file first: a shorter text must not end in the rest of a longer one.
     fn write_owner(&self, owner: &str) -> io::Result<()> {
-        if !self.file.metadata()?.is_file() {
+        let file = self.file.file();
+        if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the lock is not a regular file"));
         }
         if !self.is_current() {
             return Err(io::Error::other("the lock file was replaced while it was being locked"));
         }
-        self.file.set_len(0)?;
-        self.file.write_all_at(owner.as_bytes(), 0)
+        file.set_len(0)?;
+        file.write_all_at(owner.as_bytes(), 0)
     }
 }
 
 impl DiskLock for OsLock {
     fn is_current(&self) -> bool {
-        let (Ok(held), Ok(named)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else { return false };
+        let (Ok(held), Ok(named)) = (self.file.file().metadata(), fs::symlink_metadata(&self.path)) else {
+            return false;
+        };
         (held.dev(), held.ino()) == (named.dev(), named.ino())
     }
 }
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // A forked child shares the lock. Closing alone would leave it with a child that outlives us, so it is let go by
-        // name; the child in its turn must not let go what its parent holds.
-        if process::id() == self.holder_pid {
+        // By name, and not by closing alone: a child that was forked in the instant of the opening has a part in it.
+        if self.file.is_ours() {
             // Nothing is left to do if this fails: closing the file follows.
-            let _ = self.file.unlock();
+            let _ = self.file.file().unlock();
         }
     }
 }
@@ -308,10 +319,13 @@ fn explain(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {path} belongs to uid {owner} and has mode {mode:04o}"))
 }
 
+/// "Operation is not supported", as the kernel says it to itself: some cluster file systems let it out.
+const ENOTSUPP: Errno = Errno::from_raw_os_error(524);
+
 /// Tells "this file system has no locks" from other failures, in the one kind that callers look for.
 fn no_lock(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {
+        Some(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL | ENOTSUPP) => {
             io::Error::new(io::ErrorKind::Unsupported, error)
         }
         _ => error,

@@ -7,6 +7,32 @@ use crate::ids::SegmentId;
 /// The lock file: never removed, so that two holders cannot hold two files of one name.
 pub(crate) const LOCK: &str = "LOCK";
 
+/// The name of what becomes the lock file of an owner by heartbeat: `LOCK-0000000000000001`, the term in hexadecimal.
+pub(crate) fn claim_file_name(term: u64) -> String {
+    format!("{LOCK}-{term:016x}")
+}
+
+/// The term that a file name stands for; `None` where it is no claim's.
+pub(crate) fn parse_claim_file_name(name: &str) -> Option<u64> {
+    let term = u64::from_str_radix(name.strip_prefix("LOCK-")?, 16).ok()?;
+    (claim_file_name(term) == name).then_some(term)
+}
+
+/// The name that a manifest is written under before it gets its own. Each owner by heartbeat has another one, so that
+/// nobody renames what a later one writes; 0 is no such owner.
+pub(crate) fn unfinished_file_name(owner: u64) -> String {
+    if owner == 0 { "MANIFEST.tmp".to_owned() } else { format!("MANIFEST-{owner:016x}.tmp") }
+}
+
+/// The owner that writes under a file name; `None` where it is no unfinished manifest's.
+pub(crate) fn parse_unfinished_file_name(name: &str) -> Option<u64> {
+    let owner = match name.strip_prefix("MANIFEST")?.strip_suffix(".tmp")? {
+        "" => 0,
+        owner => u64::from_str_radix(owner.strip_prefix('-')?, 16).ok()?,
+    };
+    (unfinished_file_name(owner) == name).then_some(owner)
+}
+
 /// The index: derived from the log, and rebuilt where it is missing.
 pub(crate) const INDEX: &str = "index.redb";
 
@@ -53,6 +79,8 @@ mod tests {
             let (segment, generation) = (SegmentId(number), u64::from(number) << 20);
             assert_eq!(parse_segment_file_name(&segment_file_name(segment)), Some(segment));
             assert_eq!(parse_manifest_file_name(&manifest_file_name(generation)), Some(generation));
+            assert_eq!(parse_claim_file_name(&claim_file_name(generation)), Some(generation));
+            assert_eq!(parse_unfinished_file_name(&unfinished_file_name(generation)), Some(generation));
         }
     }
 
@@ -63,6 +91,9 @@ mod tests {
         }
         for name in ["MANIFEST-1", "MANIFEST-000000000000000A", "MANIFEST-+000000000000001", "MANIFEST-", "MANIFEST"] {
             assert_eq!(parse_manifest_file_name(name), None, "{name}");
+        }
+        for name in ["LOCK", "LOCK-1", "LOCK-", "MANIFEST-0000000000000000.tmp", "MANIFEST-1.tmp", "MANIFEST-.tmp"] {
+            assert_eq!((parse_claim_file_name(name), parse_unfinished_file_name(name)), (None, None), "{name}");
         }
     }
 }

@@ -7,15 +7,13 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentState};
 use crate::format::names::{
-    INDEX, LOCK, RESERVE, manifest_file_name, parse_manifest_file_name, parse_segment_file_name, segment_file_name,
+    INDEX, LOCK, RESERVE, manifest_file_name, parse_claim_file_name, parse_manifest_file_name, parse_segment_file_name,
+    parse_unfinished_file_name, segment_file_name, unfinished_file_name,
 };
 use crate::ids::SegmentId;
 use crate::limits;
 use crate::log::segment::fault_at;
 use crate::planted::{Bug, planted};
-
-/// The name that a generation is written under before it gets its own.
-pub(crate) const UNFINISHED: &str = "MANIFEST.tmp";
 
 /// What the names in a directory say.
 #[derive(Debug, Default)]
@@ -23,6 +21,8 @@ pub(crate) struct Listing {
     /// Manifest generations, newest first.
     pub(crate) generations: Vec<u64>,
     pub(crate) segments: Vec<SegmentId>,
+    /// Owners of manifests that did not get their name.
+    pub(crate) unfinished: Vec<u64>,
     /// Names that are no store's.
     pub(crate) foreign: Vec<PathBuf>,
 }
@@ -38,7 +38,9 @@ impl Listing {
         let mut listing = Self::default();
         for name in names {
             match name.to_str() {
-                Some(LOCK | INDEX | UNFINISHED | RESERVE) => {}
+                Some(LOCK | INDEX | RESERVE) => {}
+                Some(text) if parse_claim_file_name(text).is_some() => {}
+                Some(text) if let Some(owner) = parse_unfinished_file_name(text) => listing.unfinished.push(owner),
                 Some(text) => match (parse_manifest_file_name(text), parse_segment_file_name(text)) {
                     (Some(generation), _) => listing.generations.push(generation),
                     (_, Some(segment)) => listing.segments.push(segment),
@@ -51,6 +53,13 @@ impl Listing {
         Ok(listing)
     }
 
+    /// A name that is somebody's data. Those that file systems and desktops leave about are nobody's.
+    pub(crate) fn stranger(&self) -> Option<&Path> {
+        let is_nobodys =
+            |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with('.') || name == "lost+found");
+        self.foreign.iter().find(|name| !is_nobodys(name)).map(PathBuf::as_path)
+    }
+
     /// The lowest number that no segment file has and the manifest did not give out. Orphans count as used.
     pub(crate) fn next_segment(&self, manifest: &Manifest) -> SegmentId {
         let above = self.segments.iter().map(|segment| segment.0.saturating_add(1)).max().unwrap_or(0);
@@ -60,7 +69,21 @@ impl Listing {
 
 /// The newest sound generation; `None` where the directory holds no store.
 pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
-    let listing = Listing::read(disk, dir)?;
+    let mut listing = Listing::read(disk, dir)?;
+    loop {
+        let found = newest_of(disk, dir, &listing);
+        // A writer at work replaces generations between a list of them and the opening: as long as there are newer ones,
+        // what failed was one of the past.
+        let gone = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Io);
+        let now = if gone { Listing::read(disk, dir)? } else { return found };
+        if now.generations.first() == listing.generations.first() {
+            return found;
+        }
+        listing = now;
+    }
+}
+
+fn newest_of(disk: &dyn Disk, dir: &Path, listing: &Listing) -> Result<Option<Manifest>> {
     let Some(newest) = listing.generations.first() else {
         return match listing.segments.iter().min() {
             None => Ok(None),
@@ -81,7 +104,7 @@ pub(crate) fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
     // An older generation serves only where nothing happened since: else it would be a store of the past.
     for generation in listing.generations.iter().skip(1) {
         if let Ok(manifest) = read(disk, dir, *generation)
-            && (matches_files(disk, dir, &listing, &manifest)? || planted(Bug::BelieveOlderManifest))
+            && (matches_files(disk, dir, listing, &manifest)? || planted(Bug::BelieveOlderManifest))
         {
             tracing::warn!(error = %refused, generation, "the newest manifest is damaged, the one before matches every file");
             return Ok(Some(manifest));
@@ -133,7 +156,8 @@ fn matches_files(disk: &dyn Disk, dir: &Path, listing: &Listing, manifest: &Mani
 
 /// Writes a generation and makes it durable: after a crash there is the one before, or this one.
 pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
-    let (unfinished, path) = (dir.join(UNFINISHED), dir.join(manifest_file_name(manifest.generation)));
+    let (unfinished, path) =
+        (dir.join(unfinished_file_name(manifest.owner)), dir.join(manifest_file_name(manifest.generation)));
     let bytes = manifest.encode().map_err(|error| {
         let (what, max) = (error.what, error.bytes_max);
         Error::invalid(format!("{}: the {what} would exceed {max} bytes", path.display())).at(&path)
@@ -157,15 +181,19 @@ pub(crate) fn write(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<
     Ok(())
 }
 
-/// Removes what a crash left behind: segments that no manifest lists, and older generations. Other names are not ours.
+/// Removes what a crash left behind: segments that no manifest lists, and older generations. Other names are not ours, and
+/// neither are numbers from the manifest's next ones on: a later owner may have given them.
 pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let listing = Listing::read(disk, dir)?;
     let listed = |segment: &SegmentId| manifest.segments.iter().any(|record| record.id == *segment);
-    let segments =
-        listing.segments.iter().filter(|segment| !listed(segment)).map(|segment| segment_file_name(*segment));
-    let old = |generation: &&u64| **generation + 1 < manifest.generation;
-    let generations = listing.generations.iter().filter(old).map(|generation| manifest_file_name(*generation));
-    for name in segments.chain(generations) {
+    let segments = listing.segments.iter().filter(|segment| !listed(segment) && segment.0 < manifest.next_segment_id);
+    let segments = segments.map(|segment| segment_file_name(*segment));
+    // One is kept as a spare. Owners by heartbeat leave numbers out between them.
+    let old = listing.generations.iter().filter(|generation| **generation < manifest.generation).skip(1);
+    let generations = old.map(|generation| manifest_file_name(*generation));
+    let unfinished = listing.unfinished.iter().filter(|owner| **owner != 0 && **owner < manifest.owner);
+    let unfinished = unfinished.map(|owner| unfinished_file_name(*owner));
+    for name in segments.chain(generations).chain(unfinished) {
         if let Err(error) = remove_if_there(disk, &dir.join(&name)) {
             tracing::warn!(%name, %error, "could not remove a file that the store no longer needs");
         }
@@ -173,10 +201,10 @@ pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -
     Ok(())
 }
 
-/// Removes every generation but this one, and the index of the epoch before: the past of the store must not come back.
+/// Removes every generation before this one, and the index of the epoch before: the past of the store must not come back.
 pub(crate) fn remove_past(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let older =
-        Listing::read(disk, dir)?.generations.into_iter().filter(|generation| *generation != manifest.generation);
+        Listing::read(disk, dir)?.generations.into_iter().filter(|generation| *generation < manifest.generation);
     for name in older.map(manifest_file_name).chain([INDEX.to_owned()]) {
         let path = dir.join(name);
         remove_if_there(disk, &path).map_err(|error| Error::io("remove", &path, error))?;
@@ -184,7 +212,8 @@ pub(crate) fn remove_past(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> R
     Ok(())
 }
 
-fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+/// Removes a file, if there is one.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

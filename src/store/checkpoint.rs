@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::{Manifest, ManifestKind};
-use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name};
-use crate::recovery::manifests::{self, Listing, UNFINISHED};
+use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name, unfinished_file_name};
+use crate::recovery::manifests::{self, Listing};
 use crate::store::RolloutStore;
 use crate::store::transfer::{Transfer, parent, sync_names_above};
 
@@ -53,11 +53,8 @@ impl RolloutStore {
         disk.create_dir_all(&target_parent).map_err(|error| Error::io("create directory", &target_parent, error))?;
         let unfinished = beside(dir, ".tmp");
         check_unfinished(disk, &unfinished)?;
-        match remove_left_over(disk, &unfinished) {
-            // Names that a file system keeps there for a while are in nobody's way.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            removed => removed.map_err(|error| Error::io("remove", &unfinished, error))?,
-        }
+        // The directory itself may stay, and names that a file system keeps in it for a while: they are in nobody's way.
+        clear_left_over(disk, &unfinished).map_err(|error| Error::io("clear", &unfinished, error))?;
         let made = write(disk, &core.dir, &unfinished, manifest).inspect_err(|_| {
             // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
             let _ = remove_store(disk, &unfinished);
@@ -89,7 +86,7 @@ fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -
     manifest.segments.iter().try_for_each(|record| transfer.bring(record))?;
     let made = transfer.copied_bytes.map_or(Checkpointed::Linked, |bytes| Checkpointed::Copied { bytes });
     // Writing the manifest syncs the directory, and with it the names of the segments.
-    manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, ..manifest })?;
+    manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, owner: 0, ..manifest })?;
     Ok(made)
 }
 
@@ -106,7 +103,7 @@ fn name(disk: &dyn Disk, unfinished: &Path, dir: &Path, replaces: bool) -> Resul
             // Under the unfinished name, which is ours alone: a checkpoint that someone keeps as ".old" stays.
             let old = beside(unfinished, ".old");
             check_unfinished(disk, &old)?;
-            remove_left_over(disk, &old).map_err(failed)?;
+            clear_left_over(disk, &old).and_then(|()| remove_store(disk, &old)).map_err(failed)?;
             disk.rename(dir, &old).map_err(failed)?;
             if let Err(error) = disk.rename(unfinished, dir) {
                 // Better the checkpoint before than none.
@@ -132,7 +129,7 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
         Some(EntryKind::Directory) => {}
         Some(_) => return Err(refuse("is not a directory")),
     }
-    if let Some(name) = foreign_name(disk, dir)? {
+    if let Some(name) = Listing::read(disk, dir)?.stranger() {
         return Err(refuse(&format!("holds {}, which is no checkpoint's", name.display())));
     }
     match manifests::newest(disk, dir)? {
@@ -147,18 +144,12 @@ fn check_target(disk: &dyn Disk, dir: &Path, ours: &Manifest) -> Result<bool> {
 fn check_unfinished(disk: &dyn Disk, unfinished: &Path) -> Result<()> {
     let lock = unfinished.join(LOCK);
     let locked = disk.entry_kind(&lock).map_err(|error| Error::io("look at", &lock, error))?.is_some();
-    if !locked && foreign_name(disk, unfinished)?.is_none() {
+    if !locked && Listing::read(disk, unfinished)?.stranger().is_none() {
         return Ok(());
     }
     let name = unfinished.display();
     let what = format!("{name} is in use, and a checkpoint has this name until it is finished; choose another path");
     Err(Error::invalid(what).at(unfinished))
-}
-
-/// A name that is no store's, hidden ones aside: file systems and desktops leave those about.
-fn foreign_name(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
-    let is_hidden = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with('.'));
-    Ok(Listing::read(disk, dir)?.foreign.into_iter().find(|name| !is_hidden(name)))
 }
 
 /// A name beside `dir`.
@@ -168,17 +159,23 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes what an earlier checkpoint left under a name of ours. It may have been named last, and not durably: the names
+/// Removes the files that an earlier checkpoint left under a name of ours. It may have been named last, and not durably: the names
 /// are made so first, or a power cut would bring it back under the checkpoint's name with its files gone.
-fn remove_left_over(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+fn clear_left_over(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if disk.entry_kind(dir)?.is_some() {
         disk.sync_dir(&parent(dir))?;
     }
-    remove_store(disk, dir)
+    clear_store(disk, dir)
 }
 
 /// Removes a directory of store files; other names in it are left, and it with them.
 fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    clear_store(disk, dir)?;
+    if disk.entry_kind(dir)?.is_none() { Ok(()) } else { disk.remove_dir(dir) }
+}
+
+/// Removes the store files in a directory.
+fn clear_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if disk.is_link(dir)? {
         return Err(io::Error::other("it is a link, and what it leads to may be anyone's"));
     }
@@ -188,12 +185,12 @@ fn remove_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let listing = Listing::read(disk, dir).map_err(io::Error::other)?;
     let segments = listing.segments.iter().map(|segment| segment_file_name(*segment));
     let generations = listing.generations.iter().map(|generation| manifest_file_name(*generation));
-    let others = [INDEX, UNFINISHED].map(str::to_owned);
-    for name in generations.chain(segments).chain(others) {
+    let unfinished = listing.unfinished.iter().map(|owner| unfinished_file_name(*owner));
+    for name in generations.chain(segments).chain(unfinished).chain([INDEX.to_owned()]) {
         match disk.remove_file(&dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,
         }
     }
-    disk.remove_dir(dir)
+    Ok(())
 }

@@ -37,7 +37,10 @@ impl Closer {
         }
         let result = if flush && !core.read_only { self.flush() } else { Ok(()) };
         core.flusher.discard();
-        *core.lock.lock() = None;
+        let owner = core.lock.lock().take();
+        if let Some(owner) = owner.filter(|_| !flush) {
+            owner.vanish();
+        }
         result
     }
 

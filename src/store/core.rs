@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::disk::{Disk, DiskLock};
-use crate::error::{Error, Result};
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
@@ -15,6 +15,7 @@ use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
+use crate::store::owner::Owner;
 use crate::store::quota::Quota;
 use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
@@ -52,7 +53,7 @@ pub(crate) struct Core {
     /// Held while a checkpoint is being made, and while compaction unlinks segments; taken before the writer.
     pub(crate) checkpointing: Mutex<()>,
     /// Held while the store is open for writing.
-    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
+    pub(crate) lock: Mutex<Option<Owner>>,
     pub(crate) closed: AtomicBool,
     pub(crate) open_log_bytes_read: u64,
 }
@@ -116,10 +117,26 @@ impl Core {
 
     /// Stops the writer if the lock file was deleted or replaced, or the directory renamed: another writer may be in.
     pub(crate) fn check_lock(&self) -> Result<()> {
-        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_current()) || planted(Bug::IgnoreLostLock) {
+        if planted(Bug::IgnoreLostLock) {
             return Ok(());
         }
-        let cause = format!("{}: the lock file was deleted or replaced, or the directory renamed", self.dir.display());
-        Err(self.group.poison(&Error::invalid(cause)))
+        let checked = self.lock.lock().as_ref().map_or(Ok(()), |owner| owner.check(&*self.disk, &self.dir));
+        checked.map_err(|cause| match cause.kind() {
+            // Nothing is known, and nothing was written yet: whoever asks again may be told.
+            ErrorKind::Io => cause,
+            _ => self.group.poison(&cause),
+        })
+    }
+
+    /// Refuses to go on behind a manifest generation where another writer may not have read it.
+    pub(crate) fn check_generation(&self, generation: u64) -> Result<()> {
+        let lock = self.lock.lock();
+        lock.as_ref().map_or(Ok(()), |owner| owner.check_generation(&*self.disk, &self.dir, generation))
+    }
+
+    /// Refuses an acknowledgement where another writer may have read the log before it held what is acknowledged.
+    pub(crate) fn check_before_acknowledging(&self) -> Result<()> {
+        let lock = self.lock.lock();
+        lock.as_ref().map_or(Ok(()), |owner| owner.check_before_acknowledging(&*self.disk, &self.dir))
     }
 }

@@ -6,7 +6,8 @@
 //! what is durable, a Buffered one what is written.
 //!
 //! Always true:
-//! - G1. A batch of a Synced store is published only after a sync that began after its last write returned Ok.
+//! - G1. A batch of a Synced store is published only after a sync that began after its last write returned Ok, and after a
+//!   look at the lock that began after the sync, where no `flock` keeps others out.
 //! - G2. Batches are published in the order of their LSNs.
 //! - G3. After a failed write or sync nothing is written or synced any more, and no batch is acknowledged.
 //! - G4. `durable` moves only by a sync that began after the last write that it covers.
@@ -67,7 +68,7 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Cause {
     text: String,
-    is_full: bool,
+    kind: ErrorKind,
 }
 
 /// What has to happen before a waiting thread may go on.
@@ -145,7 +146,7 @@ impl Group {
     /// there was no space, so that it can be told from a disk that fails, otherwise `Poisoned`.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
         let mut inner = self.inner.lock();
-        let now = || Cause { text: cause.to_string(), is_full: cause.kind() == ErrorKind::Full };
+        let now = || Cause { text: cause.to_string(), kind: cause.kind() };
         let kept = inner.poisoned.get_or_insert_with(now).clone();
         self.changed.notify_all();
         tracing::error!(%cause, "the store stops writing");
@@ -221,6 +222,8 @@ impl Group {
         }
         let file = file.filter(|_| !planted(Bug::SkipFileSync));
         let synced = file.map_or(Ok(()), |file| file.sync_data());
+        let synced = synced.map_err(|error| Error::io("sync the log", &core.dir, error));
+        let synced = synced.and_then(|()| core.check_before_acknowledging());
         let mut inner = self.inner.lock();
         inner.syncing = false;
         match synced {
@@ -232,7 +235,7 @@ impl Group {
             Err(_) if planted(Bug::ForgetFailedSync) => {}
             Err(error) => {
                 drop(inner);
-                self.poison(&Error::io("sync the log", &core.dir, error));
+                self.poison(&error);
                 inner = self.inner.lock();
             }
         }
@@ -317,16 +320,24 @@ fn publish(core: &Core, publication: Publication) {
 impl Cause {
     /// The error of a call whose own work failed so.
     fn error(&self) -> Error {
-        if !self.is_full {
-            return self.later();
+        match self.kind {
+            ErrorKind::Full => {
+                let text = &self.text;
+                Error::new(self.kind, format!("{text}; the store stopped writing: free space, then reopen it"))
+            }
+            _ => self.later(),
         }
-        let text = &self.text;
-        Error::new(ErrorKind::Full, format!("{text}; the store stopped writing: free space, then reopen it"))
     }
 
     /// The error of every later call.
     fn later(&self) -> Error {
         let text = &self.text;
-        Error::new(ErrorKind::Poisoned, format!("the store stopped writing, reopen it; the first cause was: {text}"))
+        match self.kind {
+            ErrorKind::Fenced => Error::new(self.kind, text.clone()),
+            _ => Error::new(
+                ErrorKind::Poisoned,
+                format!("the store stopped writing, reopen it; the first cause was: {text}"),
+            ),
+        }
     }
 }

@@ -19,6 +19,7 @@ mod group;
 pub(crate) mod new_rollout;
 mod open;
 pub(crate) mod options;
+pub(crate) mod owner;
 pub(crate) mod plan;
 mod prepare;
 mod quota;

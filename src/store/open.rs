@@ -1,13 +1,13 @@
 //! Opening: lock, manifest, recovery, and what the options say to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::disk::{Access, Disk, DiskLock, EntryKind, FileSystem, LockError};
+use crate::disk::{Access, EntryKind, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
-use crate::format::names::LOCK;
+use crate::format::names::{INDEX, LOCK};
 use crate::index::Identity;
 use crate::limits;
 use crate::log::segment::ReadMode;
@@ -19,6 +19,7 @@ use crate::store::core::{Core, Published};
 use crate::store::flusher::{FlushOptions, Flusher};
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
+use crate::store::owner::Owner;
 use crate::store::quota::Quota;
 use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
@@ -45,26 +46,31 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let read_mode = read_mode(&options, dir)?;
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
     let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: options.index_cache_bytes };
-    let recovered = if options.read_only {
-        read_live(&options, &request)?
-    } else {
-        let reserve = Reserve::new(dir, options.reserve_bytes);
-        reserve.retry(&*disk, || recover(&options, &request))?
+    let recovered = match &lock {
+        None => read_live(&options, &request)?,
+        Some(owner) => {
+            let reserve = Reserve::new(dir, options.reserve_bytes);
+            reserve.retry(&*disk, || recover(&options, &request, owner))?
+        }
     };
     RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
 
 /// Takes the lock of a store, or of a directory that one may be made in; leaves no lock file in any other.
-fn lock_store(options: &Options, dir: &Path) -> Result<Box<dyn DiskLock>> {
+fn lock_store(options: &Options, dir: &Path) -> Result<Owner> {
     let disk = &*options.disk;
+    let mut term = 0;
     match manifests::newest(disk, dir) {
-        Ok(Some(manifest)) => check_live(&manifest, dir)?,
+        Ok(Some(manifest)) => {
+            check_live(&manifest, dir)?;
+            term = manifest.owner;
+        }
         Ok(None) if !options.create => return Err(no_store(dir)),
         Ok(None) => check_empty(&Listing::read(disk, dir)?, dir)?,
         // A writer at work may be in the middle of a generation: who holds the lock sees what is really wrong.
         Err(_) => {}
     }
-    take_lock(disk, dir)
+    Owner::take(disk, dir, options.lock, term)
 }
 
 fn check_live(manifest: &Manifest, dir: &Path) -> Result<()> {
@@ -73,21 +79,6 @@ fn check_live(manifest: &Manifest, dir: &Path) -> Result<()> {
         return Err(Error::invalid(message).at(dir));
     }
     Ok(())
-}
-
-/// Takes the store's lock.
-pub(crate) fn take_lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
-    let path = dir.join(LOCK);
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let owner = format!("pid {} since {since} (unix seconds)\n", std::process::id());
-    disk.lock(&path, &owner).map_err(|error| match error {
-        LockError::Held(holder) => {
-            let message =
-                format!("{} is held by another writer: {}; stop it, or open read-only", dir.display(), holder.trim());
-            Error::new(ErrorKind::Locked, message).at(dir)
-        }
-        LockError::Io(error) => Error::io("lock", &path, error),
-    })
 }
 
 pub(crate) fn no_store(dir: &Path) -> Error {
@@ -107,14 +98,20 @@ fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
 }
 
 /// Recovers a store for writing, or makes a new one.
-fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
+fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Recovered> {
     let (disk, dir) = (request.disk, request.dir);
-    let manifest = match manifests::newest(disk, dir)? {
+    let mut manifest = match manifests::newest(disk, dir)? {
         Some(manifest) => manifest,
-        None => create(options, request)?,
+        None => create(options, request, owner)?,
     };
     check_live(&manifest, dir)?;
     check_identity(options, &manifest, dir)?;
+    let mut claims = owner.claim(dir, &mut manifest)?;
+    if owner.may_have_company() {
+        // Who comes back from a long silence would write into the file that it has open.
+        let index = dir.join(INDEX);
+        manifests::remove_if_there(disk, &index).map_err(|error| Error::io("remove", &index, error))?;
+    }
     // A process that was killed may have left names that are seen and not durable: this manifest's, the store's own. They
     // must not be lost when what they replace is removed, nor when something is acknowledged below them.
     sync_names_above(disk, &dir.join(LOCK))?;
@@ -123,6 +120,7 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     check_resumed(options, &survey.end_state())?;
     if !survey.is_settled() {
         let manifest = survey.settle(request, next_segment, random::u64())?;
+        claims = false;
         survey = Survey::read(request, manifest)?;
     }
     let mut recovered = survey.load(request)?;
@@ -130,7 +128,7 @@ fn recover(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     manifest.next_segment_id = next_segment.0.max(manifest.next_segment_id);
     manifests::remove_orphans(disk, dir, manifest)?;
     let stored = stored_options(options, Some(manifest))?;
-    if stored != manifest.options {
+    if claims || stored != manifest.options {
         manifest.options = stored;
         manifest.generation += 1;
         manifest.state = recovered.state.to_snapshot();
@@ -161,13 +159,13 @@ fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
 }
 
 /// Makes a new store in an empty directory.
-fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
+fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Manifest> {
     let (disk, dir) = (request.disk, request.dir);
     check_empty(&Listing::read(disk, dir)?, dir)?;
     if !options.create {
         return Err(no_store(dir));
     }
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         generation: 1,
         kind: ManifestKind::Live,
         store_uuid: random::uuid(),
@@ -184,15 +182,14 @@ fn create(options: &Options, request: &Request<'_>) -> Result<Manifest> {
         state: State::new().to_snapshot(),
         compaction: Vec::new(),
     };
+    owner.claim(dir, &mut manifest)?;
     manifests::write(disk, dir, &manifest)?;
     Ok(manifest)
 }
 
 /// Refuses a directory that holds something: a store is made only in an empty one.
 pub(crate) fn check_empty(listing: &Listing, dir: &Path) -> Result<()> {
-    // Names that file systems and desktops leave about are nobody's data.
-    let own = |name: &&PathBuf| !name.to_str().is_some_and(|name| name.starts_with('.') || name == "lost+found");
-    match listing.foreign.iter().find(own) {
+    match listing.stranger() {
         Some(name) => {
             let what = format!("{} is not a store and not empty: it holds {}", dir.display(), name.display());
             Err(Error::invalid(what).at(dir))
@@ -251,13 +248,7 @@ fn check_resumed(options: &Options, state: &State) -> Result<()> {
     }
 }
 
-fn build(
-    options: Options,
-    dir: &Path,
-    lock: Option<Box<dyn DiskLock>>,
-    read_mode: ReadMode,
-    recovered: Recovered,
-) -> Core {
+fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode, recovered: Recovered) -> Core {
     let Recovered { manifest, state, mut index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());

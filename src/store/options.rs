@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
 use crate::store::flusher::Flushes;
+use crate::store::owner::LockKind;
 
 /// How arrays are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,6 +75,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
     pub(crate) recheck_always: bool,
+    pub(crate) lock: LockKind,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index_flushes: Flushes,
     pub(crate) index_flush_changes: usize,
@@ -100,6 +102,7 @@ impl Options {
             read_only: false,
             reads: Reads::Auto,
             recheck_always: false,
+            lock: LockKind::File,
             disk: Arc::new(OsDisk),
             index_flushes: Flushes::Behind,
             index_flush_changes: limits::INDEX_FLUSH_CHANGES_DEFAULT,
@@ -210,6 +213,12 @@ impl Options {
         self
     }
 
+    /// How a second writer is kept out; default [`LockKind::File`], which refuses a file system without a working `flock`.
+    pub fn lock(mut self, kind: LockKind) -> Self {
+        self.lock = kind;
+        self
+    }
+
     /// The file system to live on; default the operating system's.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
@@ -306,6 +315,14 @@ impl Options {
             return Err(Error::invalid(format!(
                 "quota_bytes is {quota}, it must be two segments at least, {least} bytes"
             )));
+        }
+        if let LockKind::Heartbeat { every, .. } = self.lock {
+            let (min, max) = (limits::HEARTBEAT_MIN, limits::HEARTBEAT_MAX);
+            if !(min..=max).contains(&every) {
+                return Err(Error::invalid(format!(
+                    "a heartbeat every {every:?} was asked for, it must be {min:?} to {max:?}"
+                )));
+            }
         }
         let identity_bytes = self.run_identity.as_ref().map_or(0, Vec::len);
         if identity_bytes > limits::RUN_IDENTITY_BYTES_MAX {

@@ -27,8 +27,9 @@ use crate::log::segment::ReadMode;
 use crate::log::source::Source;
 use crate::recovery::{epoch, manifests};
 use crate::state::State;
-use crate::store::open::{no_store, take_lock};
+use crate::store::open::no_store;
 use crate::store::options::Options;
+use crate::store::owner::{LockKind, Owner};
 use crate::store::transfer::Transfer;
 use crate::store::{RolloutStore, random};
 
@@ -65,7 +66,7 @@ impl RolloutStore {
     /// `NotFound` where there is no store, `Damaged` where no manifest can be read (restore a checkpoint), `Invalid` for
     /// a checkpoint, `Locked`, `Full`, `Io`.
     pub fn repair(dir: impl AsRef<Path>) -> Result<Repaired> {
-        repair(&OsDisk, dir.as_ref())
+        repair(&OsDisk, LockKind::File, dir.as_ref())
     }
 }
 
@@ -75,17 +76,18 @@ impl Options {
     /// # Errors
     /// As for [`RolloutStore::repair`].
     pub fn repair(&self, dir: impl AsRef<Path>) -> Result<Repaired> {
-        repair(&*self.disk, dir.as_ref())
+        repair(&*self.disk, self.lock, dir.as_ref())
     }
 }
 
-fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
+fn repair(disk: &dyn Disk, lock: LockKind, dir: &Path) -> Result<Repaired> {
     let newest = || manifests::newest(disk, dir)?.ok_or_else(|| no_store(dir));
-    if newest()?.kind == ManifestKind::Checkpoint {
+    let found = newest()?;
+    if found.kind == ManifestKind::Checkpoint {
         let message = format!("{} is a checkpoint, which never changes; restore another one", dir.display());
         return Err(Error::invalid(message).at(dir));
     }
-    let lock = take_lock(disk, dir)?;
+    let owner = Owner::take(disk, dir, lock, found.owner)?;
     let old = newest()?;
     let verification = verify_on(disk, dir)?;
     let mut repaired = Repaired { findings: verification.findings, ..Repaired::default() };
@@ -93,6 +95,7 @@ fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
         return Ok(repaired);
     }
     let mut repair = Repair::new(disk, dir, &old)?;
+    owner.claim(dir, &mut repair.next)?;
     for record in &old.segments {
         let path = dir.join(segment_file_name(record.id));
         if repaired.finds(&path) || record.state == SegmentState::Active {
@@ -101,12 +104,13 @@ fn repair(disk: &dyn Disk, dir: &Path) -> Result<Repaired> {
             repair.next.segments.push(*record);
         }
     }
+    owner.check_before_acknowledging(disk, dir)?;
     repair.set_manifests_aside(&mut repaired)?;
     repair.finish(&mut repaired)?;
     // A rollout may have lost its insert and an update.
     repaired.rollouts_lost.sort_unstable();
     repaired.rollouts_lost.dedup();
-    drop(lock);
+    drop(owner);
     Ok(repaired)
 }
 

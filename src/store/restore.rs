@@ -18,8 +18,9 @@ use crate::log::segment::ReadMode;
 use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Request, Survey, epoch};
-use crate::store::open::{check_empty, no_store, take_lock};
+use crate::store::open::{check_empty, no_store};
 use crate::store::options::Options;
+use crate::store::owner::{LockKind, Owner};
 use crate::store::transfer::{Transfer, sync_names_above};
 use crate::store::{RolloutStore, random};
 
@@ -50,21 +51,21 @@ impl RolloutStore {
     /// `NotFound` where there is no checkpoint, `Invalid` for a store of another run or something else, `Locked` while
     /// the store is open, `Damaged`, `Full`, `Io`. Before its last step nothing of the old store has changed.
     pub fn restore(checkpoint: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
-        restore(&OsDisk, checkpoint.as_ref(), dir.as_ref())
+        restore(&OsDisk, LockKind::File, checkpoint.as_ref(), dir.as_ref())
     }
 }
 
 impl Options {
-    /// [`RolloutStore::restore`] on the file system of these options.
+    /// [`RolloutStore::restore`] on the file system and with the lock of these options.
     ///
     /// # Errors
     /// As for [`RolloutStore::restore`].
     pub fn restore(&self, checkpoint: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
-        restore(&*self.disk, checkpoint.as_ref(), dir.as_ref())
+        restore(&*self.disk, self.lock, checkpoint.as_ref(), dir.as_ref())
     }
 }
 
-fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
+fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Result<()> {
     let saved = manifests::newest(disk, checkpoint)?.ok_or_else(|| no_store(checkpoint))?;
     if saved.kind != ManifestKind::Checkpoint {
         return Err(Error::invalid(format!("{} is a store, not a checkpoint", checkpoint.display())).at(checkpoint));
@@ -73,14 +74,15 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     survey(disk, checkpoint, &saved)?;
     disk.create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))?;
     // Twice: no lock file is left where nothing is to be restored to, and what the lock guards is believed only under it.
-    let _ = target(disk, dir, &saved)?;
-    let lock = take_lock(disk, dir)?;
+    let (old, _) = target(disk, dir, &saved)?;
+    let owner = Owner::take(disk, dir, lock, old.map_or(0, |old| old.owner))?;
     // A process that was killed may have left names that are seen and not durable: nothing may be removed by a manifest
     // that a power cut would take back.
     disk.sync_dir(dir).map_err(|error| Error::io("sync directory", dir, error))?;
     let (old, listing) = target(disk, dir, &saved)?;
 
-    let next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
+    let mut next = next_manifest(disk, dir, &saved, old.as_ref(), &listing)?;
+    owner.claim(dir, &mut next)?;
     let mut transfer = Transfer::new(disk, checkpoint, dir);
     for record in &next.segments {
         if !stands_already(disk, dir, record, old.as_ref())? {
@@ -93,11 +95,12 @@ fn restore(disk: &dyn Disk, checkpoint: &Path, dir: &Path) -> Result<()> {
     }
     manifests::write(disk, dir, &next)?;
     sync_names_above(disk, dir)?;
+    owner.check_before_acknowledging(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.
     manifests::remove_past(disk, dir, &next)?;
     manifests::remove_orphans(disk, dir, &next)?;
-    drop(lock);
+    drop(owner);
     Ok(())
 }
 
@@ -156,6 +159,7 @@ fn next_manifest(
     let mut next = saved.clone();
     next.kind = ManifestKind::Live;
     next.generation = listing.generations.first().copied().unwrap_or(0).max(saved.generation) + 1;
+    next.owner = old.map_or(0, |old| old.owner);
     next.store_uuid = old.map_or_else(random::uuid, |old| old.store_uuid);
     next.next_segment_id = listing.next_segment(old.unwrap_or(saved)).0.max(saved.next_segment_id);
     next.options = old.map_or(saved.options, |old| old.options);

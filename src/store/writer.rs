@@ -252,7 +252,8 @@ impl Writer {
         manifest.generation += 1;
         core.reserve.retry(&*core.disk, || manifests::write(&*core.disk, &core.dir, &manifest))?;
         self.manifest = manifest;
-        Ok(())
+        // Before anything goes that an earlier generation lists.
+        core.check_generation(self.manifest.generation)
     }
 
     /// Reserves numbers before they run out, so that they are never given twice even where the log is lost.

@@ -1,9 +1,10 @@
-//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`.
+//! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`, `cargo xtask filesystems`.
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
 
 mod bugs;
 mod coverage;
+mod filesystems;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask shuttle
        cargo xtask coverage
        cargo xtask fuzz TARGET SECONDS
+       cargo xtask filesystems [NAME ...]
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
@@ -26,7 +28,10 @@ coverage
       Runs the suites with counters in the code, and prints the lines of src/format, src/log and src/recovery that were
       run and those that were not; with cargo-llvm-cov, which is installed where it is missing.
 fuzz  Fuzzes one target of fuzz/ (segment, manifest, frame, ops, trace) for so many seconds, with cargo-fuzz, which is
-      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.";
+      installed where it is missing. An input that fails is kept in fuzz/artifacts/; it belongs into fuzz/corpus/ then.
+filesystems
+      Runs the suites that use real files on tmpfs, ext4, xfs, btrfs, overlayfs and sshfs, as far as this machine
+      can mount them (it takes root): the others are named as skipped.";
 
 /// The variable that the long suites read.
 const SCALE: &str = "ROLLSTORE_TEST_SCALE";
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         Some("shuttle") => bugs::run_shuttle(),
         Some("coverage") => coverage::coverage(),
         Some("fuzz") => fuzz(&arguments.collect::<Vec<_>>()),
+        Some("filesystems") => filesystems::run(&arguments.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");
             Ok(())

@@ -8,6 +8,7 @@ pub mod cores;
 pub mod crash;
 pub mod fuzz;
 pub mod grouping;
+pub mod hooked;
 pub mod model;
 pub mod scratch;
 pub mod settings;

@@ -16,6 +16,12 @@ pub fn seed() -> u64 {
     number("ROLLSTORE_TEST_SEED").unwrap_or(1)
 }
 
+/// How often a suite goes round: so many times, or as `ROLLSTORE_TEST_ROUNDS` says, times the scale.
+#[must_use]
+pub fn rounds(usual: u64) -> u64 {
+    number("ROLLSTORE_TEST_ROUNDS").unwrap_or(usual) * scale()
+}
+
 /// The one point that a crash suite is to look at, from `ROLLSTORE_TEST_POINT`; `None` for all of them.
 #[must_use]
 pub fn point() -> Option<u64> {

@@ -55,6 +55,17 @@ fn the_lock_refuses_a_second_holder_and_tells_the_first() {
 }
 
 #[test]
+fn every_way_to_say_that_there_are_no_locks_is_told_from_a_failing_disk() {
+    let kind_of = |errno| no_lock(io::Error::from_raw_os_error(errno)).kind();
+    for errno in [libc::ENOLCK, libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOTSUP, libc::EINVAL, 524] {
+        assert_eq!(kind_of(errno), io::ErrorKind::Unsupported, "error {errno}");
+    }
+    for errno in [libc::EIO, libc::EACCES, libc::ESTALE, libc::EINTR] {
+        assert_ne!(kind_of(errno), io::ErrorKind::Unsupported, "error {errno}");
+    }
+}
+
+#[test]
 fn a_link_in_place_of_the_lock_file_is_refused_and_its_target_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (target, path) = (dir.path().join("precious"), dir.path().join("LOCK"));

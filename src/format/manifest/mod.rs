@@ -20,7 +20,7 @@ use super::fault::{Fault, ensure};
 use super::segment::{SegmentKind, check_features};
 use super::{COMPATIBLE_FEATURES, FORMAT_VERSION, INCOMPATIBLE_FEATURES};
 use crate::ids::{Lsn, SegmentId};
-use crate::limits::{MANIFEST_BYTES_MAX, NUMBER_MAX, SEGMENT_ID_MAX};
+use crate::limits::{MANIFEST_BYTES_MAX, NUMBER_MAX, SEGMENT_ID_MAX, TERM_MAX};
 
 const MAGIC: [u8; 8] = *b"\xf5RolMan\x1a";
 const HEADER_BYTES: usize = 64;
@@ -138,7 +138,7 @@ pub(crate) struct Manifest {
     pub(crate) run_uuid: [u8; 16],
     /// One more with every restore over the store.
     pub(crate) epoch: u64,
-    /// The token of the writer that wrote it.
+    /// The term of the last owner by heartbeat; 0 where there was none.
     pub(crate) owner: u64,
     /// Numbers below this may have been given already, even where the log does not show them.
     pub(crate) lsn_ceiling: u64,
@@ -234,7 +234,8 @@ impl Manifest {
     fn misnumbered(&self) -> Option<&'static str> {
         let Self { generation, epoch, lsn_ceiling, ref_version_ceiling, kl_version_ceiling, state, .. } = self;
         let numbers = [*generation, *epoch, *lsn_ceiling, *ref_version_ceiling, *kl_version_ceiling];
-        if numbers.iter().any(|number| *number > NUMBER_MAX) || self.next_segment_id > SEGMENT_ID_MAX {
+        let counted = numbers.iter().all(|number| *number <= NUMBER_MAX) && self.owner <= TERM_MAX;
+        if !counted || self.next_segment_id > SEGMENT_ID_MAX {
             return Some("a number that no counting comes to");
         }
         (!self.covers(state.lsn, state.ref_clock.next, state.kl_clock.next)).then_some("a number above its ceiling")

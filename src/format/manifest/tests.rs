@@ -166,6 +166,7 @@ proptest! {
         let mut manifest = manifest();
         [manifest.generation, manifest.epoch, manifest.owner, manifest.lsn_ceiling, manifest.state.id_ceiling,
             manifest.options.window] = numbers.map(|number| number / 4);
+        manifest.owner %= TERM_MAX;
         manifest.lsn_ceiling = manifest.lsn_ceiling.max(manifest.state.lsn.get());
         manifest.next_segment_id = SEGMENT_ID_MAX;
         manifest.segments = ids.into_iter().zip(states).map(|(id, fields)| segment(id, state(fields))).collect();

@@ -64,7 +64,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("DropRetireFrameEarly", "D7", "compaction_crash", "f22_a_retirement_outlives_the_segment_that_it_was_written_in"),
     row("RelocateWithoutCompare", "D7", "compaction_crash", "f21_rollouts_that_are_changed_while_they_are_moved_are_neither_lost_nor_brought_back"),
     row("UnlinkInputsBeforeManifest", "D1", "compaction_crash", "f21_segments_that_are_dropped_whole_are_gone_and_nothing_else"),
-    row("WriteInForkedChild", "D10", "one_writer", "d10_a_forked_child_cannot_write_and_takes_nothing_away"),
+    row("WriteInForkedChild", "D10", "forked_child", "p03_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
 
 const fn row(bug: &'static str, promise: &'static str, file: &'static str, test: &'static str) -> Row {
