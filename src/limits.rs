@@ -91,7 +91,7 @@ pub const INDEX_CHANGES_TRACKED_MAX: usize = 1 << 20;
 
 /// Memory for pages of the index file, in bytes, unless the options say otherwise. Rows are read once, at open: more would
 /// serve nobody.
-pub const INDEX_CACHE_BYTES_DEFAULT: usize = 16 << 20;
+pub const INDEX_CACHE_BYTES_DEFAULT: usize = 2 << 20;
 
 /// Index entries that a flush copies under one hold of the index's lock, which takes about a millisecond, in entries.
 pub(crate) const INDEX_ENTRIES_AT_A_TIME: usize = 8192;

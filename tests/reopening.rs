@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rollstore::RolloutStore;
 use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
+use rollstore::{NewRollout, RolloutStore};
 use rollstore_testkit::bytes;
 use rollstore_testkit::crash::changing;
 use rollstore_testkit::state::{StoreState, assert_same};
@@ -54,6 +54,41 @@ fn s08_after_a_crash_an_open_reads_the_unsealed_tail_and_no_more_than_the_header
     assert!(large < 40 * 64_000 / 4, "{large} bytes: a small part of the log");
     let longer = beyond_headers(4, 80);
     assert!(longer > small, "{longer} bytes of a longer tail, {small} of a shorter");
+}
+
+/// A store of so many rollouts on real files, and 512 behind its index, let go as by a kill.
+fn let_go(count: u64) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = RolloutStore::options().window(8).segment_bytes(16 << 20).open(dir.path().join("rollouts")).unwrap();
+    let insert = |ids: std::ops::Range<u64>| {
+        let mut batch = store.batch();
+        ids.for_each(|id| batch.insert(NewRollout::new(id, 0).old_logps(&[-0.5; 64][..], 0)).unwrap());
+        batch.commit().unwrap();
+    };
+    (0..count).step_by(1_000).for_each(|first| insert(first..first + 1_000));
+    store.checkpoint(dir.path().join("saved")).unwrap();
+    store.flush_index().unwrap();
+    insert(count..count + 512);
+    store.abandon();
+    dir
+}
+
+#[test]
+fn s08_the_log_that_an_open_reads_grows_with_the_tail_and_not_with_the_rollouts() {
+    let is_long = std::env::var_os("ROLLSTORE_SOAK").is_some();
+    let counts: &[u64] = if is_long { &[10_000, 100_000, 1_000_000] } else { &[5_000, 50_000] };
+    let mut reads = Vec::new();
+    for count in counts {
+        let dir = let_go(*count);
+        let began = std::time::Instant::now();
+        let store = RolloutStore::options().open(dir.path().join("rollouts")).unwrap();
+        let (took, stats) = (began.elapsed(), store.stats().unwrap());
+        assert_eq!(stats.live, count + 512);
+        println!("{count} rollouts: opened in {took:.0?}, {} bytes of the log read", stats.open_log_bytes_read);
+        reads.push(stats.open_log_bytes_read - stats.segments * SEGMENT_HEADER_BYTES);
+    }
+    let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
+    assert!(most - least <= least / 4, "bytes read beside headers: {reads:?}");
 }
 
 #[test]

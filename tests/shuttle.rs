@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
-use rollstore::{Durability, ErrorKind, RolloutStore};
+use rollstore::{CompactBudget, Durability, ErrorKind, Reason, RolloutStore};
 use rollstore_testkit::settings::{scale, seed};
 use rollstore_testkit::state::{StoreState, assert_same};
-use rollstore_testkit::store::{DIR, check_content, open, options, rollout_of};
+use rollstore_testkit::store::{DIR, check_content, ids, open, options, recompute_all, rollout_of};
 use rollstore_testkit::yielding::YieldingDisk;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -372,5 +372,42 @@ fn an_index_on_disk_is_never_ahead_of_a_buffered_log() {
         join(threads);
         store.abandon();
         assert_index_agrees(&image);
+    });
+}
+
+#[test]
+fn a_compaction_beside_changes_and_readers_loses_nothing_and_brings_nothing_back() {
+    in_many_orders(|| {
+        let disk = SimDisk::new();
+        let store = store(&disk);
+        // Segments of two, one of each alive.
+        (0..3).for_each(|number| commit(&store, number, SEGMENT_TOKENS).unwrap());
+        store.retire(&ids([1, 3, 5]), Reason::Trained).unwrap();
+        store.advance_ref_version(1, None).unwrap();
+        store.advance_ref_version(2, None).unwrap();
+
+        let compacting = store.clone();
+        let compact = thread::spawn(move || drop(compacting.compact(CompactBudget::all()).unwrap()));
+        let changing = store.clone();
+        let change = thread::spawn(move || {
+            changing.retire(&ids([0]), Reason::Stale).unwrap();
+            recompute_all(&changing, 2).unwrap();
+            changing.insert(rollout_of(1, 2, 2, 16)).unwrap();
+        });
+        for _ in 0..LOOKS {
+            for id in store.ids() {
+                store.get(id).unwrap().iter().for_each(check_content);
+            }
+            thread::yield_now();
+        }
+        join(vec![compact, change]);
+        store.compact(CompactBudget::all()).unwrap();
+        let state = StoreState::of(&store).unwrap();
+        assert_eq!(state.rollouts.keys().map(|id| id.get()).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(store.count_stale(), 0);
+        store.abandon();
+        let reopened = StoreState::of(&open(&disk.kill()).unwrap()).unwrap();
+        assert_same(&reopened, &state, "reopened");
+        assert_index_agrees(&disk);
     });
 }

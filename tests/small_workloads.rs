@@ -29,7 +29,7 @@ fn small_workloads_leave_what_the_contract_allows() {
     }
     let mut sequences = Sequence::all_of(1);
     sequences.extend(Sequence::all_of(2));
-    sequences.extend(Sequence::sample(Sequence::all_of(3), 150 * scale()));
+    sequences.extend(Sequence::sample(Sequence::all_of(3), 100 * scale()));
     let swept = small.sweep(&sequences);
     println!("{} sequences: {swept:?}", sequences.len());
     assert!(swept.distinct >= 20_000, "{swept:?}");

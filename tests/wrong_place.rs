@@ -11,9 +11,9 @@ use rollstore::{Column, ErrorKind, Flat, Reads, RolloutStore, Stale};
 use rollstore_testkit::bytes;
 use rollstore_testkit::store::{DIR, check_content, ids, open, options, rollout};
 
-const ROW_BYTES: usize = 72;
+const ROW_BYTES: usize = 80;
 /// Where a row tells the place of its frame.
-const PLACE: std::ops::Range<usize> = 56..60;
+const PLACE: std::ops::Range<usize> = 64..68;
 
 const ROLLOUTS: usize = 6;
 

@@ -44,6 +44,14 @@ impl Changed {
         }
     }
 
+    /// Ids that the list has memory for.
+    pub(super) fn capacity(&self) -> usize {
+        match self {
+            Self::Some(ids) => ids.capacity(),
+            Self::Any { .. } => 0,
+        }
+    }
+
     /// Takes the list; `None` where there is none.
     pub(super) fn take(&mut self) -> Option<Vec<RolloutId>> {
         match self {

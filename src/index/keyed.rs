@@ -66,6 +66,13 @@ impl Keyed {
         }
     }
 
+    /// Bytes of memory, of the order about so many.
+    pub(super) fn memory_bytes(&self) -> usize {
+        const ORDER_ENTRY_BYTES: usize = 24;
+        let slots: usize = self.lists.iter().map(|list| list.slots.capacity()).sum();
+        slots * size_of::<u32>() + self.lists.capacity() * size_of::<List>() + self.by_key.len() * ORDER_ENTRY_BYTES
+    }
+
     /// The key of a list.
     pub(super) fn key(&self, list: u32) -> Option<u64> {
         self.lists.get(list as usize).map(|list| list.key)

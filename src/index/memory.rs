@@ -142,6 +142,18 @@ impl MemoryIndex {
         self.by_group.live(group)
     }
 
+    /// Bytes of memory that the index takes, as far as its own tables tell. Looks at each list once.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        const EXTRA_BYTES: usize = size_of::<(u32, Extra)>() + 1;
+        let bytes = self.slab.memory_bytes()
+            + self.postings.memory_bytes()
+            + self.by_created.memory_bytes()
+            + self.by_group.memory_bytes()
+            + self.extras.capacity() * EXTRA_BYTES
+            + self.changed.capacity() * (size_of::<RolloutId>() + 1);
+        bytes as u64
+    }
+
     /// Bytes of the frames in a segment that are held, within half of a percent.
     pub(crate) fn live_bytes(&self, segment: SegmentId) -> u64 {
         self.live.of(segment) * Location::UNIT_BYTES

@@ -40,6 +40,15 @@ pub(super) struct Postings {
 }
 
 impl Postings {
+    /// Bytes of memory, of the two orders about so many.
+    pub(super) fn memory_bytes(&self) -> usize {
+        const ORDER_ENTRY_BYTES: usize = 40;
+        let ids: usize = self.lists.iter().map(|list| list.ids.capacity()).sum();
+        ids * size_of::<RolloutId>()
+            + self.lists.capacity() * size_of::<PostingList>()
+            + (self.by_version.len() + self.by_born.len()) * ORDER_ENTRY_BYTES
+    }
+
     /// The list of this number, which an entry holds.
     pub(super) fn list(&self, list: u32) -> &PostingList {
         &self.lists[list as usize]

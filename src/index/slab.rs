@@ -52,6 +52,9 @@ const _: () = assert!(Has::KNOWN.0 <= u8::MAX as u16, "what is known fits in a s
 
 const _: () = assert!(size_of::<Slot>() <= 64, "a slot fits in a cache line");
 
+/// Slots that the slab grows by at least.
+const GROWTH_MIN: usize = 256;
+
 /// Rollouts by slot number and by id.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
@@ -68,6 +71,15 @@ impl Slab {
     /// Slots in memory, used or free.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        /// A slot's number and a byte of its hash.
+        const TABLE_ENTRY_BYTES: usize = 5;
+        self.slots.capacity() * size_of::<Slot>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.by_id.capacity() * TABLE_ENTRY_BYTES
     }
 
     /// The slots in use, in no order.
@@ -94,6 +106,10 @@ impl Slab {
             *self.slot_mut(slot) = filled;
             slot
         } else {
+            if self.slots.len() == self.slots.capacity() {
+                // By an eighth: doubling would leave half of the largest part of the index empty.
+                self.slots.reserve_exact((self.slots.len() / 8).max(GROWTH_MIN));
+            }
             self.slots.push(filled);
             u32::try_from(self.slots.len() - 1).expect("4 billion rollouts are beyond what the index is built for")
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) lock: Mutex<Option<Owner>>,
     pub(crate) closed: AtomicBool,
     pub(crate) open_log_bytes_read: u64,
+    /// Bytes that commits wrote to segments.
+    pub(crate) appended_bytes: AtomicU64,
 }
 
 /// What readers see: one committed state.

@@ -306,6 +306,9 @@ fn publish(core: &Core, publication: Publication) {
                 Event::Advance { .. } | Event::Rewind { .. } | Event::Cursor(_) | Event::Ignored => {}
             }
         }
+        if let Some(clock) = state.clock {
+            core.usage.moved(clock, published.index.live_bytes_total(), has_ended);
+        }
         published.state = state;
         published.index.changes_len()
     };

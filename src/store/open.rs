@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::disk::{Access, EntryKind, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
@@ -298,5 +298,6 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,
+        appended_bytes: AtomicU64::new(0),
     }
 }

@@ -1,5 +1,7 @@
 //! Figures of a store, as one value.
 
+use std::sync::atomic::Ordering;
+
 use crate::format::entry::Has;
 use crate::ids::Lsn;
 use crate::reason::Reason;
@@ -40,8 +42,12 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes of segments that were dropped and that views still look into.
     pub pinned_bytes: u64,
-    /// Bytes that compaction wrote since the store was opened.
+    /// Bytes that commits appended to segments since the store was opened.
+    pub appended_bytes: u64,
+    /// Bytes that compaction wrote since the store was opened: write amplification is what both wrote, by what commits did.
     pub compacted_bytes: u64,
+    /// Bytes of memory that the index takes.
+    pub index_bytes: u64,
     /// Number of segments.
     pub segments: u64,
     /// LSN of the last frame that readers see.
@@ -122,7 +128,9 @@ impl RolloutStore {
             log_bytes: published.segments.values().map(|segment| segment.published_bytes()).sum(),
             live_bytes: published.index.live_bytes_total(),
             pinned_bytes: self.core.compactor.pinned_bytes(),
+            appended_bytes: self.core.appended_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.core.compactor.copied_bytes(),
+            index_bytes: published.index.memory_bytes(),
             segments: published.segments.len() as u64,
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,

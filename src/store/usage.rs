@@ -25,6 +25,10 @@ pub(crate) struct Usage {
     warned: AtomicBool,
     /// Writes of log-probs that are all zero.
     zero_logps: AtomicU64,
+    /// Clock and live bytes when something last ended, or when they were first seen.
+    last_end: Mutex<Option<(u64, u64)>>,
+    /// The same as they are now.
+    now: Mutex<(u64, u64)>,
 }
 
 /// Counts on their way into a batch.
@@ -62,6 +66,9 @@ fn zero_warning(count: u64) -> String {
 }
 
 impl Usage {
+    /// Steps without any end of life after which growth is worth a word.
+    const GROWTH_STEPS: u64 = 100;
+
     /// Uses below this are too few to judge the ratio by.
     const USES_MIN: u64 = 256;
 
@@ -91,11 +98,32 @@ impl Usage {
         }
     }
 
+    /// The store came to this clock with so many bytes alive; whether something ended on the way.
+    pub(crate) fn moved(&self, clock: u64, live_bytes: u64, has_ended: bool) {
+        let mut last_end = self.last_end.lock();
+        if has_ended || last_end.is_none_or(|(before, _)| clock < before) {
+            *last_end = Some((clock, live_bytes));
+        }
+        *self.now.lock() = (clock, live_bytes);
+    }
+
+    /// What is alive grew for many steps, and nothing ended.
+    fn growth_warning(&self) -> Option<String> {
+        let (before, bytes_before) = (*self.last_end.lock())?;
+        let (clock, bytes) = *self.now.lock();
+        let steps = clock.checked_sub(before).filter(|steps| *steps >= Self::GROWTH_STEPS && bytes > bytes_before)?;
+        Some(format!(
+            "what is alive grew from {bytes_before} to {bytes} bytes in {steps} steps, and nothing was retired; retire what \
+             training is done with, or open with retire_after(steps)"
+        ))
+    }
+
     /// What a person should look at, in plain words.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let zero_logps = self.zero_logps.load(Ordering::Relaxed);
         let ratio = self.ratio_is_one().then(|| RATIO_WARNING.to_owned());
-        ratio.into_iter().chain((zero_logps > 0).then(|| zero_warning(zero_logps))).collect()
+        let zeros = (zero_logps > 0).then(|| zero_warning(zero_logps));
+        [ratio, zeros, self.growth_warning()].into_iter().flatten().collect()
     }
 
     /// Results came too late.

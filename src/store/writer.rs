@@ -6,6 +6,7 @@
 //! - W3. LSNs, versions and segment numbers stay below ceilings that a manifest holds.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
@@ -88,6 +89,7 @@ impl Writer {
         // The same bytes at the same place: no half of another batch can be left behind them.
         let appended = if frees { core.reserve.retry(&*core.disk, append) } else { append() };
         appended.map_err(|error| core.group.poison(&error).caused_by(error))?;
+        core.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
         self.next_lsn = state.lsn.next();

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask soak
        cargo xtask bugs
        cargo xtask shuttle
        cargo xtask coverage
@@ -20,6 +21,8 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
 
 test  Runs every test: units, suites, documentation examples, and the programs in examples/.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and
+      what opening them reads. `cargo xtask test` has it scaled down.
 bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
 shuttle
       Runs the store under a scheduler that tries many orders of its threads' steps, and plants the bugs that only an
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("soak") => soak(),
         Some("bugs") => bugs::run(),
         Some("shuttle") => bugs::run_shuttle(),
         Some("coverage") => coverage::coverage(),
@@ -78,6 +82,14 @@ fn test(extra: &[String]) -> Result<(), String> {
         cargo(&root, &scale, &["run", "--quiet", "--example", &example])?;
     }
     Ok(())
+}
+
+/// The suites of long runs, whole. Their figures are printed.
+fn soak() -> Result<(), String> {
+    let mut command = Command::new(cargo_program());
+    command.args(["test", "--release", "--package", "rollstore", "--no-fail-fast"]);
+    command.args(["--test", "soak", "--test", "memory", "--test", "reopening", "--", "--nocapture"]);
+    run(command.env("ROLLSTORE_SOAK", "1").current_dir(root()))
 }
 
 /// Fuzzes one target. What is found on the way stays in the build directory: the corpus holds what was chosen.

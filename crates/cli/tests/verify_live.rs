@@ -81,7 +81,7 @@ fn a_hundred_looks_beside_a_writer_find_no_damage() {
     let end = verify(&store);
     looks.dedup();
     assert!(looks.len() > 20, "the writer wrote meanwhile: {looks:?}");
-    assert!(end["segments"].as_u64().unwrap() > 10 && end["in_flight_bytes"] == 0, "{end}");
+    assert_eq!(end["in_flight_bytes"], 0, "{end}");
     assert!(end["last_lsn"].as_u64().unwrap() >= 100 * COMMITS * 5);
 }
 

@@ -41,9 +41,10 @@ const SMALL_KEPT: usize = 16;
 /// A segment is small below this part of a whole one.
 pub(super) const SMALL_PART: u64 = 8;
 
-/// Segments of which nothing is alive.
+/// Segments of which nothing is alive, as many as one step takes: their footers lie in memory.
 pub(super) fn dead(candidates: &[Candidate]) -> Vec<SegmentId> {
-    candidates.iter().filter(|candidate| candidate.live_bytes == 0).map(|candidate| candidate.id).collect()
+    let dead = candidates.iter().filter(|candidate| candidate.live_bytes == 0);
+    dead.take(SMALL_KEPT).map(|candidate| candidate.id).collect()
 }
 
 /// Segments to copy together into one of `segment_bytes`, with about `budget` bytes alive; none where it is not worth it.

@@ -183,25 +183,26 @@ fn let_go(core: &Core, gone: &[&Input]) -> Result<()> {
     }
     // A checkpoint may be linking them.
     let _no_checkpoint = core.checkpointing.lock();
-    let ids: Vec<SegmentId> = gone.iter().map(|input| input.record.id).collect();
-    let taken: Vec<Arc<Segment>> = {
-        let mut published = core.published.write();
-        debug_assert!(ids.iter().all(|id| published.index.live_bytes(*id) == 0), "what is let go holds nothing alive");
-        ids.iter().filter_map(|id| published.segments.remove(id)).collect()
-    };
+    let mut published = core.published.write();
+    let is_dead = |input: &&&Input| published.index.live_bytes(input.record.id) == 0;
+    let dead: Vec<&Input> = gone.iter().filter(is_dead).copied().collect();
+    debug_assert_eq!(dead.len(), gone.len(), "what is let go holds nothing alive");
+    let ids: Vec<SegmentId> = dead.iter().map(|input| input.record.id).collect();
+    let taken: Vec<Arc<Segment>> = ids.iter().filter_map(|id| published.segments.remove(id)).collect();
+    drop(published);
     // An index on disk that points to a file which is gone would be made anew at the next open, from every footer.
     if let Err(error) = core.flusher.flush(core) {
         tracing::warn!(%error, "the index was not flushed after a compaction; it is made anew at the next flush");
     }
     if planted(Bug::UnlinkInputsBeforeManifest) {
-        gone.iter().for_each(|input| drop(core.disk.remove_file(&input.path)));
+        dead.iter().for_each(|input| drop(core.disk.remove_file(&input.path)));
     }
     let relisted = core.lock_writer().and_then(|mut writer| writer.relist(core, None, &ids));
     if let Err(error) = relisted {
         core.published.write().segments.extend(taken.into_iter().map(|segment| (segment.id, segment)));
         return Err(error);
     }
-    for input in gone {
+    for input in dead {
         if let Err(error) = core.disk.remove_file(&input.path) {
             let path = input.path.display();
             tracing::warn!(%path, %error, "could not remove a segment that nothing lies in; the next open does");

@@ -28,6 +28,10 @@ pub enum Word {
     Batch,
     /// Two live rollouts end.
     Retire,
+    /// What was created before the present step ends, by one record.
+    RetireLine,
+    /// Space is given back.
+    Compact,
     /// A plan of what is due, computed and applied.
     Recompute,
     /// A new version of `π_old`.
@@ -50,9 +54,11 @@ pub enum Word {
 
 impl Word {
     /// Everything that a store can be asked for.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Batch,
         Self::Retire,
+        Self::RetireLine,
+        Self::Compact,
         Self::Recompute,
         Self::Advance,
         Self::Seal,
@@ -68,6 +74,8 @@ impl Word {
         match self {
             Self::Batch => "batch",
             Self::Retire => "retire",
+            Self::RetireLine => "retire-line",
+            Self::Compact => "compact",
             Self::Recompute => "recompute",
             Self::Advance => "advance",
             Self::Seal => "seal",

@@ -7,7 +7,7 @@ use rollstore::{Reason, RolloutStore};
 
 use super::Word;
 use crate::crash::Run;
-use crate::model::{Model, Op, Part, Row};
+use crate::model::{Model, Op, Part, Row, Rule};
 use crate::state::{StoreState, assert_same};
 use crate::store::{self, DIR};
 
@@ -99,6 +99,11 @@ impl Play<'_> {
                 let ids = self.model.ids().take(2).collect();
                 self.operate(&Op::Batch(vec![Part::Retire { ids, reason: Reason::Stale }]))?;
             }
+            Word::RetireLine => {
+                let rule = Rule::CreatedBefore(clock);
+                self.operate(&Op::Batch(vec![Part::RetireWhere { rule, reason: Reason::Evicted }]))?;
+            }
+            Word::Compact => self.operate(&Op::Compact(u64::MAX))?,
             Word::Recompute => self.operate(&Op::Recompute { step: clock, rollouts: 2 })?,
             Word::Advance => self.operate(&advance(clock + 1))?,
             Word::Seal => {
