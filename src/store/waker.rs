@@ -23,8 +23,11 @@ struct Signal {
 impl Waker {
     /// Asks for a round. Those that are asked for during one become one more.
     pub(crate) fn wake(&self) {
-        self.signal.lock().wanted = true;
-        self.changed.notify_all();
+        let was_wanted = std::mem::replace(&mut self.signal.lock().wanted, true);
+        // Once is enough: a thread that rests, or is at its round, looks before it waits.
+        if !was_wanted {
+            self.changed.notify_all();
+        }
     }
 
     /// Ends the thread after the round under way.

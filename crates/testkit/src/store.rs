@@ -4,9 +4,10 @@
 //! - The columns of a rollout follow from its id alone, so that whoever reads them can check them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollstore::disk::Disk;
-use rollstore::{Budget, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, limits};
+use rollstore::{Budget, Durability, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, limits};
 
 use crate::settings::random;
 
@@ -37,6 +38,15 @@ pub fn open(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutSt
 /// As for [`Options::open`].
 pub fn open_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
     options(Arc::new(disk.clone())).flush_in_turn().open(DIR)
+}
+
+/// The same as a Buffered store, which syncs when it is told to or must, and not in the background.
+///
+/// # Errors
+/// As for [`Options::open`].
+pub fn open_buffered_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
+    let buffered = Durability::Buffered { max_delay: Duration::MAX };
+    options(Arc::new(disk.clone())).flush_in_turn().durability(buffered).open(DIR)
 }
 
 /// Old logps of a rollout as `version` makes them.

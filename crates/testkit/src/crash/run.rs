@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollstore::disk::sim::SimDisk;
-use rollstore::{Durability, Lsn, RolloutStore};
+use rollstore::{Lsn, RolloutStore};
 
 use crate::bytes;
 use crate::state::StoreState;
@@ -100,8 +99,7 @@ impl Run {
     /// # Errors
     /// As for [`rollstore::Options::open`].
     pub fn open_buffered(&self) -> rollstore::Result<RolloutStore> {
-        let options = store::options(Arc::new(self.disk.clone())).flush_in_turn();
-        options.durability(Durability::Buffered { max_delay: Duration::MAX }).open(DIR)
+        store::open_buffered_in_turn(&self.disk)
     }
 
     /// Whether this is the run without faults whose states are taken down: others need not compute what they compare.
