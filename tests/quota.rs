@@ -27,13 +27,12 @@ fn segment_bytes(disk: &SimDisk) -> u64 {
 
 /// Inserts rollouts of some kilobytes until one is refused. Returns the id of that one, and the error.
 fn fill(store: &RolloutStore, first: u64) -> (u64, rollstore::Error) {
-    let mut id = first;
-    loop {
-        match store.insert(rollout_of(id, 0, 0, 400)) {
-            Ok(_) => id += 1,
-            Err(error) => return (id, error),
+    for id in first..first + 1_000 {
+        if let Err(error) = store.insert(rollout_of(id, 0, 0, 400)) {
+            return (id, error);
         }
     }
+    panic!("nothing was refused");
 }
 
 #[test]
