@@ -71,6 +71,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// Set a store back to an older step without a checkpoint; everything is stale then
     Rewind(RewindArgs),
+    /// Give back the space of rollouts that ended
+    Compact(CompactArgs),
 }
 
 /// Options of `replay`.
@@ -250,6 +252,13 @@ pub struct RewindArgs {
     /// Rollouts created after the step are retired
     #[arg(long)]
     pub drop: bool,
+}
+
+/// Options of `compact`.
+#[derive(Debug, Args)]
+pub struct CompactArgs {
+    /// Directory of a store that no trainer has open; one that has it open does this by itself
+    pub store: PathBuf,
 }
 
 /// What the parser answers in place of a command: help, the version, or what is wrong.

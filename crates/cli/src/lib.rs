@@ -48,5 +48,6 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Checkpoint(args) => upkeep::checkpoint::run(args, out),
         Command::Restore(args) => upkeep::restore::run(args, out),
         Command::Rewind(args) => upkeep::rewind::run(args, out),
+        Command::Compact(args) => upkeep::compact::run(args, out),
     }
 }

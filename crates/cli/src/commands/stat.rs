@@ -50,7 +50,15 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
         ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
         ("options", format!("window {}, lag {} (as last used)", stats.window, stats.max_version_lag)),
         ("cursor", cursor),
-        ("log", format!("{} in {}", text::bytes(stats.log_bytes), text::counted(stats.segments, "segment"))),
+        (
+            "log",
+            format!(
+                "{} in {}, {} of them alive",
+                text::bytes(stats.log_bytes),
+                text::counted(stats.segments, "segment"),
+                text::bytes(stats.live_bytes)
+            ),
+        ),
         ("commits", format!("durable up to lsn {} of {}", stats.durable_lsn, stats.last_lsn)),
         (
             "logps",
@@ -88,6 +96,7 @@ fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
         "max_version_lag": stats.max_version_lag,
         "cursor_bytes": cursor_bytes,
         "log_bytes": stats.log_bytes,
+        "live_bytes": stats.live_bytes,
         "segments": stats.segments,
         "durable_lsn": stats.durable_lsn.get(),
         "last_lsn": stats.last_lsn.get(),

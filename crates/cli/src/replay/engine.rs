@@ -166,7 +166,9 @@ impl<'a> Engine<'a> {
 
 /// Opens the store of a replay; `resume_step` is the step that a resuming trainer stands at.
 pub(super) fn open_store(settings: &Settings, place: &Place, resume_step: Option<u64>) -> Outcome<RolloutStore> {
+    // The report tells bytes and segments, which must not hang on when a thread came to give some back.
     let mut options = RolloutStore::options()
+        .background_compaction(false)
         .window(settings.window)
         .max_version_lag(settings.lag)
         .run_identity(&settings.identity()?);

@@ -1,15 +1,15 @@
 //! `rollstore checkpoint`: a store as of now, in a directory of its own.
 
-use rollstore::{Checkpointed, RolloutStore};
+use rollstore::Checkpointed;
 
-use super::contents;
+use super::{contents, open};
 use crate::args::CheckpointArgs;
 use crate::exit::{Outcome, Verdict};
 use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &CheckpointArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = RolloutStore::options().create(false).open(&args.store)?;
+    let store = open(&args.store)?;
     let made = match store.checkpoint(&args.dir)? {
         Checkpointed::Linked => "hard links: no data was copied".to_owned(),
         Checkpointed::Copied { bytes } => format!("{} copied, since the file system cannot link", text::bytes(bytes)),

@@ -7,14 +7,22 @@
 //! - U2. What a command did is said once it is durable, never before.
 
 pub(crate) mod checkpoint;
+pub(crate) mod compact;
 mod question;
 pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod rewind;
 
+use std::path::Path;
+
 use rollstore::RolloutStore;
 
 use crate::text;
+
+/// Opens a store for one command, which does what it says and nothing beside.
+fn open(store: &Path) -> rollstore::Result<RolloutStore> {
+    RolloutStore::options().create(false).background_compaction(false).open(store)
+}
 
 /// What a store holds, in a few words: `32 rollouts live, 4 of them stale, at step 98`.
 fn contents(store: &RolloutStore) -> String {

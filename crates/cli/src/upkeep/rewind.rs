@@ -1,15 +1,15 @@
 //! `rollstore rewind`: back to an older step, without a checkpoint of the store.
 
-use rollstore::{Rewind, RolloutStore};
+use rollstore::Rewind;
 
-use super::contents;
+use super::{contents, open};
 use crate::args::RewindArgs;
 use crate::exit::{Outcome, Verdict};
 use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &RewindArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = RolloutStore::options().create(false).open(&args.store)?;
+    let store = open(&args.store)?;
     let before = store.len();
     let version = store.rewind(args.step, if args.drop { Rewind::Drop } else { Rewind::Keep })?;
     let dropped = text::counted(u64::try_from(before - store.len()).unwrap_or(u64::MAX), "rollout");
