@@ -25,7 +25,7 @@ pub enum ErrorKind {
     NotFound,
     /// Another writer holds the store: stop it, or open read-only.
     Locked,
-    /// No space: free some, then go on.
+    /// No space: free some, then go on. Where the store stopped over it, the message says so and later calls are `Poisoned`.
     Full,
     /// Bytes on disk are not what was written: verify, then restore or repair.
     Damaged,

@@ -82,7 +82,7 @@ pub use store::compact::{CompactBudget, Compacted};
 pub use store::diagnose::{Diagnosis, Help};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};
-pub use store::options::{Options, Reads};
+pub use store::options::{Durability, Options, Reads};
 pub use store::owner::{LockKind, TakeOver};
 pub use store::partials::{OpenPartial, Partial};
 pub use store::plan::{Applied, Plan, Results};

@@ -78,8 +78,33 @@ pub const STEP_JUMP_MAX_DEFAULT: u64 = 10_000;
 /// Steps by which a call's step may differ from the clock, unless the options say otherwise.
 pub const STEP_SKEW_DEFAULT: u64 = 1;
 
-/// Changed index entries that start a flush of the index, in entries.
-pub const INDEX_FLUSH_CHANGES: usize = 50_000;
+/// Bytes that a Buffered store may have written and not yet made durable before commits wait, in bytes: what a power cut can
+/// cost, and what a recovery writes again. A disk takes a second or two for so many.
+pub const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
+
+/// Size of the file that is removed where the disk is full, in bytes, unless the options say otherwise: room for the footer of
+/// a segment with 32,768 rollouts, two manifests with a large cursor each, and some retirements.
+pub const RESERVE_BYTES_DEFAULT: u64 = 8 << 20;
+
+/// Changed index entries that start a flush of the index, in entries, unless the options say otherwise.
+pub const INDEX_FLUSH_CHANGES_DEFAULT: usize = 50_000;
+
+/// Greatest number of changed index entries that are listed for the next flush. Beyond it, a slow or failing flush costs no
+/// more memory, and the next one writes every entry.
+pub const INDEX_CHANGES_TRACKED_MAX: usize = 1 << 20;
+
+/// Memory for pages of the index file, in bytes, unless the options say otherwise. Rows are read once, at open: more would
+/// serve nobody.
+pub const INDEX_CACHE_BYTES_DEFAULT: usize = 2 << 20;
+
+/// Index entries that a flush copies under one hold of the index's lock, which takes about a millisecond, in entries.
+pub(crate) const INDEX_ENTRIES_AT_A_TIME: usize = 8192;
+
+/// Greatest factor by which failed flushes of the index put the next one off, as a power of two.
+pub(crate) const INDEX_BACKOFF_MAX: u32 = 6;
+
+const _: () =
+    assert!(INDEX_FLUSH_CHANGES_DEFAULT < INDEX_CHANGES_TRACKED_MAX, "a flush comes before the list is given up");
 
 /// Time between two beats of an owner by heartbeat, unless the options say otherwise.
 pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);

@@ -27,6 +27,14 @@ pub(crate) enum Bug {
     PublishBeforeSync,
     /// The index on disk is ahead of the log.
     IndexBeforeLog,
+    /// The index is written before the commits of a Buffered store that it reflects are durable.
+    IndexBeforeBufferedLog,
+    /// `sync` returns before the sync.
+    SyncReturnsEarly,
+    /// A Buffered store that lost its last commits gives their numbers again.
+    ReuseBufferedNumbers,
+    /// A batch beyond the quota is written.
+    IgnoreQuota,
     /// An index on disk that is ahead of the log is believed.
     BelieveIndexAhead,
     /// The index on disk claims to cover the segment that is being written to.

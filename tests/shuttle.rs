@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
-use rollstore::{CompactBudget, ErrorKind, Reason, RolloutStore};
+use rollstore::{CompactBudget, Durability, ErrorKind, Reason, RolloutStore};
 use rollstore_testkit::settings::{scale, seed};
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, check_content, ids, open, options, recompute_all, rollout_of};
@@ -43,6 +44,12 @@ fn in_many_orders(body: impl Fn() + Send + Sync + 'static) {
 fn store(disk: &SimDisk) -> RolloutStore {
     let yielding = YieldingDisk::new(Arc::new(disk.clone()), thread::yield_now);
     options(Arc::new(yielding)).open(DIR).unwrap()
+}
+
+/// A Buffered store, whose thread syncs as soon as it is its turn.
+fn buffered_store(disk: &SimDisk) -> RolloutStore {
+    let yielding = YieldingDisk::new(Arc::new(disk.clone()), thread::yield_now);
+    options(Arc::new(yielding)).durability(Durability::Buffered { max_delay: Duration::ZERO }).open(DIR).unwrap()
 }
 
 /// Commits a batch of two rollouts, `2 * number` and the one behind it.
@@ -293,6 +300,78 @@ fn a_close_beside_writers_keeps_what_was_acknowledged() {
         let acked = acked.lock().unwrap().clone();
         assert_holds(&durable(&disk), &acked);
         assert_index_agrees(&disk);
+    });
+}
+
+/// Starts threads that each commit two batches to a Buffered store; the second of each is followed by a barrier.
+fn buffered_writers(store: &RolloutStore, threads: u64, tokens: usize, disk: &SimDisk) -> Vec<thread::JoinHandle<()>> {
+    let write = |thread: u64| {
+        let (store, disk) = (store.clone(), disk.clone());
+        thread::spawn(move || {
+            for number in [2 * thread, 2 * thread + 1] {
+                commit(&store, number, tokens).unwrap();
+                assert!(shown(&store).contains(&number), "a writer sees its own batch");
+                let written = disk.as_if_crashed(CrashImage { seed: 0, style: ImageStyle::Everything });
+                assert_holds(&written, &BTreeSet::from([number]));
+            }
+            store.sync().unwrap();
+            assert_holds(&durable(&disk), &BTreeSet::from([2 * thread, 2 * thread + 1]));
+        })
+    };
+    (0..threads).map(write).collect()
+}
+
+#[test]
+fn buffered_commits_survive_a_kill_and_what_a_barrier_returned_for_a_power_cut() {
+    in_many_orders(|| {
+        let disk = SimDisk::new();
+        let store = buffered_store(&disk);
+        join(buffered_writers(&store, 2, 16, &disk));
+        store.sync().unwrap();
+        assert_eq!(store.durable_lsn(), store.stats().unwrap().last_lsn);
+        store.close().unwrap();
+        assert_holds(&durable(&disk), &(0..4).collect());
+    });
+}
+
+#[test]
+fn what_a_power_cut_leaves_of_buffered_commits_is_a_prefix_and_not_older_than_what_was_called_durable() {
+    in_many_orders(|| {
+        let disk = SimDisk::new();
+        let store = buffered_store(&disk);
+        let threads = buffered_writers(&store, 2, 16, &disk);
+        for _ in 0..LOOKS {
+            let called_durable = store.durable_lsn().get();
+            let found = options(Arc::new(durable(&disk))).read_only(true).open(DIR);
+            if let Ok(found) = found {
+                let lsns: BTreeSet<u64> =
+                    found.ids().iter().map(|id| found.get(*id).unwrap().unwrap().insert_lsn().get()).collect();
+                let count = lsns.len() as u64;
+                assert_eq!(lsns, (1..=count).collect(), "a hole in the order");
+                assert!(count >= called_durable, "{count} are left, {called_durable} were called durable");
+            }
+            thread::yield_now();
+        }
+        join(threads);
+        store.abandon();
+    });
+}
+
+#[test]
+fn an_index_on_disk_is_never_ahead_of_a_buffered_log() {
+    in_many_orders(|| {
+        let disk = SimDisk::new();
+        let store = buffered_store(&disk);
+        // Three batches fit into a segment: an index flush comes with the second.
+        let threads = buffered_writers(&store, 2, SEGMENT_TOKENS / 3, &disk);
+        for _ in 0..thread_rng().next_u64() % 40 {
+            thread::yield_now();
+        }
+        store.flush_index().unwrap();
+        let image = durable(&disk);
+        join(threads);
+        store.abandon();
+        assert_index_agrees(&image);
     });
 }
 

@@ -42,5 +42,5 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Incompatible features that this code understands: none yet. A file with any other bit set is `TooNew`.
 pub(crate) const INCOMPATIBLE_FEATURES: u64 = 0;
 
-/// Compatible features that this code understands: none yet. Bits beyond these are kept and passed over.
-pub(crate) const COMPATIBLE_FEATURES: u64 = 0;
+/// Compatible features that this code understands. Bits beyond these are kept and passed over.
+pub(crate) const COMPATIBLE_FEATURES: u64 = segment::BUFFERED;

@@ -36,6 +36,9 @@ pub(crate) fn parse_unfinished_file_name(name: &str) -> Option<u64> {
 /// The index: derived from the log, and rebuilt where it is missing.
 pub(crate) const INDEX: &str = "index.redb";
 
+/// Space that is given up where the disk is full. What it holds means nothing.
+pub(crate) const RESERVE: &str = "RESERVE";
+
 /// The name of a segment: `seg-00000001.log`.
 pub(crate) fn segment_file_name(segment: SegmentId) -> String {
     format!("seg-{segment}.log")

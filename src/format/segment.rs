@@ -19,6 +19,10 @@ const HEADER_LEN: u32 = 4096;
 const MAGIC: [u8; 8] = *b"\xf5RolSeg\x1a";
 const CRC_OFFSET: usize = SEGMENT_HEADER_BYTES - 4;
 
+/// Compatible feature: the store was Buffered when it wrote the segment. Commits may have been acknowledged, and lost with
+/// the power, behind the last frame that is found in it.
+pub(crate) const BUFFERED: u64 = 1;
+
 /// How a segment came to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {

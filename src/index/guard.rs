@@ -20,6 +20,8 @@ pub(super) enum Failure {
     Redb(redb::Error),
     Rejected(String),
     Panicked(String),
+    /// What was to be written could not be had.
+    Source(Error),
 }
 
 pub(super) fn reject(what: impl Into<String>) -> Failure {
@@ -38,6 +40,7 @@ impl fmt::Display for Failure {
             Self::Redb(error) => fmt::Display::fmt(error, f),
             Self::Rejected(what) => f.write_str(what),
             Self::Panicked(what) => write!(f, "panic inside redb: {what}"),
+            Self::Source(error) => fmt::Display::fmt(error, f),
         }
     }
 }
@@ -46,6 +49,7 @@ impl Failure {
     /// The error of a flush to this file.
     pub(super) fn into_error(self, path: &Path) -> Error {
         match self {
+            Self::Source(error) => error,
             Self::Redb(redb::Error::Io(error)) => Error::io("write the index", path, error),
             Self::Redb(error) => {
                 Error::new(ErrorKind::Io, format!("could not write the index: {}: {error}", path.display()))

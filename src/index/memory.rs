@@ -7,14 +7,15 @@
 //!   in `extras`; or in none of them.
 //! - M2. A frame of another incarnation than the one held changes nothing, unless it is the insert of a newer one.
 //! - M3. A frame told at two places is held at the one in the newer segment, in whichever order they are told.
-//! - M4. Every id whose row differs from what `take_changes` told last is in `changed`.
+//! - M4. Every id whose row differs from what was told last is in `changed`, or `changed` says that any may.
 //! - M5. `live` is the sum over the rows and pieces as they are now: whatever changes one takes it out before and adds it after.
 //! - M6. Of an id a rollout is held or pieces of one that is still being generated, never both: the newer incarnation.
 
 use std::cmp::Ordering as CmpOrdering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::changed::Changed;
 use super::entry::{Entry, Extra, FirstOld, KlEntry};
 use super::frame_size::FrameSizes;
 use super::hash::BuildIdHasher;
@@ -39,7 +40,7 @@ pub(crate) struct MemoryIndex {
     /// What is still being generated: no row, and in none of the lists above.
     pub(crate) partials: Partials,
     pub(super) live: LiveUnits,
-    changed: HashSet<RolloutId, BuildIdHasher>,
+    changed: Changed,
     token_total: u64,
     touched: AtomicU64,
 }
@@ -87,7 +88,7 @@ impl MemoryIndex {
             EntryKind::Piece => return self.apply_piece(segment, frame),
         };
         if changed {
-            self.changed.insert(frame.id);
+            self.changed.note(frame.id);
         }
     }
 
@@ -99,7 +100,7 @@ impl MemoryIndex {
         let slot = self.find_incarnation(id, insert_lsn)?;
         let entry = self.entry(slot);
         self.remove(slot);
-        self.changed.insert(id);
+        self.changed.note(id);
         self.give_back();
         Some(entry)
     }
@@ -111,7 +112,7 @@ impl MemoryIndex {
             let Slot { id, insert_lsn, .. } = *self.slab.slot(slot);
             if insert_lsn < lsn {
                 self.remove(slot);
-                self.changed.insert(id);
+                self.changed.note(id);
             }
         }
         self.give_back();
@@ -182,7 +183,7 @@ impl MemoryIndex {
         let Some(slot) = self.find_incarnation(frame.id, frame.insert_lsn) else { return false };
         let moved = self.change(slot, |index| index.move_frame(slot, at, frame.lsn));
         if moved {
-            self.changed.insert(frame.id);
+            self.changed.note(frame.id);
         }
         moved
     }
@@ -199,7 +200,7 @@ impl MemoryIndex {
         let slot = self.slab.find(id).filter(|slot| self.slab.slot(*slot).insert_lsn < before);
         let news = slot.is_some_and(|slot| self.add_used(slot));
         if news {
-            self.changed.insert(id);
+            self.changed.note(id);
         }
         news
     }
@@ -245,21 +246,50 @@ impl MemoryIndex {
         self.touched.load(Ordering::Relaxed)
     }
 
-    /// How many rollouts changed since [`Self::take_changes`].
+    /// How many changes the index on disk does not have.
     pub(crate) fn changes_len(&self) -> usize {
         self.changed.len()
     }
 
-    /// Takes what changed since the last call: whole rows as they are now, however often they changed.
-    pub(crate) fn take_changes(&mut self) -> Changes {
+    /// The ids whose rows the index on disk does not have as they are now, each once; from here on others are noted.
+    /// `None` where too many changed, or [`Self::forget_changes`] was called: every row is to be written then.
+    pub(crate) fn take_changed(&mut self) -> Option<Vec<RolloutId>> {
+        self.changed.take()
+    }
+
+    /// All ids, for an index on disk that has none yet; from here on changes are noted.
+    pub(crate) fn take_all(&mut self) -> Vec<RolloutId> {
+        self.changed = Changed::default();
+        self.slab.iter().map(|slot| self.slab.slot(slot).id).collect()
+    }
+
+    /// There is no index on disk: what changed is not worth its memory.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changed = Changed::Any { count: 0 };
+    }
+
+    /// Whether rows changed that no one noted.
+    pub(crate) fn is_any_changed(&self) -> bool {
+        matches!(self.changed, Changed::Any { .. })
+    }
+
+    /// What a flush writes for these ids: their rows as they are now.
+    pub(crate) fn changes_of(&self, ids: &[RolloutId]) -> Changes {
         let mut changes = Changes::default();
-        for id in std::mem::take(&mut self.changed) {
-            match self.slab.find(id) {
+        for id in ids {
+            match self.slab.find(*id) {
                 Some(slot) => changes.upserts.push(self.row(slot)),
-                None => changes.removed.push(id),
+                None => changes.removed.push(*id),
             }
         }
         changes
+    }
+
+    /// What changed since the last call, in one piece.
+    #[cfg(test)]
+    pub(crate) fn take_changes(&mut self) -> Changes {
+        let ids = self.take_changed().expect("noted");
+        self.changes_of(&ids)
     }
 
     /// Takes in a row from disk, which is no change. False where a row of this id is here already.

@@ -11,6 +11,7 @@
 //!   never a panic.
 
 mod backend;
+mod changed;
 mod entry;
 mod frame_size;
 mod guard;
@@ -29,9 +30,12 @@ mod slab;
 mod testing;
 
 pub(crate) use entry::{Entry, Extra};
-pub(crate) use memory::{Changes, MemoryIndex};
+#[cfg(test)]
+pub(crate) use memory::Changes;
+pub(crate) use memory::MemoryIndex;
 pub(crate) use meta::{Identity, IndexMeta};
-pub(crate) use on_disk::{CACHE_BYTES_DEFAULT, DiskIndex, Expected, load};
+pub(crate) use on_disk::{DiskIndex, Expected, Part, load};
 pub(crate) use partials::Partial;
 pub(crate) use replay::Replay;
+#[cfg(test)]
 pub(crate) use row::Row;

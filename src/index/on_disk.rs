@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
 
 use super::backend::{CoveredFile, OpenFile};
 use super::guard::{Failure, drop_guarded, guarded, reject};
@@ -25,9 +25,6 @@ use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::planted::{Bug, planted};
-
-/// Memory that redb may use for pages, in bytes. Rows are read once, at load: more would serve nobody.
-pub(crate) const CACHE_BYTES_DEFAULT: usize = 2 << 20;
 
 const ROLLOUTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rollouts");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -60,6 +57,14 @@ pub(crate) struct Loaded {
     pub(crate) meta: IndexMeta,
     /// Where to flush to; `None` where the file was opened for reading alone.
     pub(crate) disk: Option<DiskIndex>,
+}
+
+/// A piece of what one flush writes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    pub(crate) changes: Changes,
+    /// With the last piece: what all of them amount to.
+    pub(crate) last: Option<IndexMeta>,
 }
 
 /// An index file that is open for flushes.
@@ -102,15 +107,26 @@ impl DiskIndex {
     /// The log must be durable up to `meta.applied_lsn` before this is called.
     ///
     /// # Errors
-    /// `Full` or `Io` where the disk fails or redb does. The file is closed then and later flushes fail too: create a
-    /// new one, and flush every row into it.
+    /// As for [`Self::flush_parts`].
     pub(crate) fn flush(&mut self, changes: &Changes, meta: &IndexMeta) -> Result<()> {
+        self.flush_parts(|| Ok(Part { changes: changes.clone(), last: Some(meta.clone()) }))
+    }
+
+    /// The same, piece by piece: a row in a later piece takes the place of the one in an earlier piece. Memory is needed for
+    /// one piece at a time.
+    ///
+    /// The log must be durable up to `applied_lsn` before the last piece is given.
+    ///
+    /// # Errors
+    /// `Full` or `Io` where the disk fails or redb does; the error of `next`. The file is closed then and later flushes fail
+    /// too: create a new one, and flush every row into it.
+    pub(crate) fn flush_parts(&mut self, next: impl FnMut() -> Result<Part>) -> Result<()> {
         let Some(db) = self.db.take() else {
             let message = "the index file was closed after a failed flush; it is rebuilt at the next open";
             return Err(Error::new(ErrorKind::Io, message).at(&self.path));
         };
         let totals = self.totals;
-        match guarded(|| write(&db, changes, meta, totals)) {
+        match guarded(|| write(&db, next, totals)) {
             Ok(totals) => {
                 (self.db, self.totals) = (Some(db), totals);
                 Ok(())
@@ -178,31 +194,42 @@ fn open_database(backend: impl StorageBackend, cache_bytes: usize) -> Result<Dat
     Ok(builder.create_with_backend(backend)?)
 }
 
-fn write(db: &Database, changes: &Changes, meta: &IndexMeta, mut totals: Totals) -> Result<Totals, Failure> {
+fn write(db: &Database, mut next: impl FnMut() -> Result<Part>, mut totals: Totals) -> Result<Totals, Failure> {
     let mut transaction = db.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     {
         let mut rollouts = transaction.open_table(ROLLOUTS)?;
-        // In the order of ids, so that a page is found, changed and checksummed once.
-        let mut upserts: Vec<&Row> = changes.upserts.iter().collect();
-        upserts.sort_unstable_by_key(|row| row.entry.id);
-        let mut bytes = Vec::new();
-        for row in upserts {
-            row.encode(&mut bytes);
-            if let Some(old) = rollouts.insert(row.entry.id.get(), bytes.as_slice())? {
-                totals.remove(old.value());
+        let meta = loop {
+            let Part { changes, last } = next().map_err(Failure::Source)?;
+            put(&mut rollouts, &changes, &mut totals)?;
+            if let Some(meta) = last {
+                break meta;
             }
-            totals.add(&bytes);
-        }
-        for id in &changes.removed {
-            if let Some(old) = rollouts.remove(id.get())? {
-                totals.remove(old.value());
-            }
-        }
-        transaction.open_table(META)?.insert(META_KEY, meta::encode(meta, totals).as_slice())?;
+        };
+        transaction.open_table(META)?.insert(META_KEY, meta::encode(&meta, totals).as_slice())?;
     }
     transaction.commit()?;
     Ok(totals)
+}
+
+fn put(rollouts: &mut Table<'_, u64, &[u8]>, changes: &Changes, totals: &mut Totals) -> Result<(), Failure> {
+    // In the order of ids, so that a page is found, changed and checksummed once.
+    let mut upserts: Vec<&Row> = changes.upserts.iter().collect();
+    upserts.sort_unstable_by_key(|row| row.entry.id);
+    let mut bytes = Vec::new();
+    for row in upserts {
+        row.encode(&mut bytes);
+        if let Some(old) = rollouts.insert(row.entry.id.get(), bytes.as_slice())? {
+            totals.remove(old.value());
+        }
+        totals.add(&bytes);
+    }
+    for id in &changes.removed {
+        if let Some(old) = rollouts.remove(id.get())? {
+            totals.remove(old.value());
+        }
+    }
+    Ok(())
 }
 
 fn read(db: &Database, expected: &Expected<'_>) -> Result<(MemoryIndex, IndexMeta, Totals), Failure> {

@@ -185,10 +185,21 @@ impl Active {
     /// Writes the footer and makes the segment durable for ever. Nothing may be appended afterwards, whether this
     /// succeeds or not.
     pub(crate) fn seal(&self) -> Result<Sealed> {
+        let sealed = self.write_footer()?;
+        self.sync()?;
+        Ok(sealed)
+    }
+
+    /// The greatest number of bytes that the footer takes, with so many rows more.
+    pub(crate) fn footer_bytes_max(&self, more_rows: u64) -> u64 {
+        self.footer.bytes_max(more_rows)
+    }
+
+    /// Writes the footer, which is durable after the next sync. It may be written again where that failed for want of space.
+    pub(crate) fn write_footer(&self) -> Result<Sealed> {
         let (bytes, footer_crc) = self.footer.encode(self.end);
         self.file
             .write_all_vectored_at(&mut [IoSlice::new(&bytes)], self.end)
-            .and_then(|()| self.file.sync_data())
             .map_err(|error| Error::io("write the footer", &self.segment.path, error))?;
         Ok(Sealed { len: self.end + bytes.len() as u64, footer_crc, min_insert_lsn: self.footer.min_insert_lsn() })
     }

@@ -63,6 +63,23 @@ pub(crate) enum Event {
 /// The reason of a Retire frame that ends pieces: they became a rollout, or were given up. No counter counts it.
 pub(crate) const PARTIAL_ENDED: u16 = u16::MAX;
 
+impl Event {
+    /// Rows that its frame takes in a footer.
+    pub(crate) fn footer_rows(&self) -> u64 {
+        match self {
+            Self::Rollout(_) => 1,
+            Self::Retire { victims, .. } => victims.len() as u64,
+            Self::Tally { used, .. } => used.len() as u64,
+            Self::RetireLine { .. }
+            | Self::Advance { .. }
+            | Self::Rewind { .. }
+            | Self::Cursor(_)
+            | Self::Sweep { .. }
+            | Self::Ignored => 0,
+        }
+    }
+}
+
 /// A frame on its way out: everything but its place.
 #[derive(Debug)]
 pub(crate) struct NewFrame<'a> {

@@ -11,6 +11,12 @@ use crate::log::segment::fault_at;
 use crate::log::source::Source;
 use crate::planted::{Bug, planted};
 
+/// Bytes of a footer beside its rows: the root, padding and the trailer.
+const FIXED_BYTES: u64 = 512;
+
+/// Bytes of the largest row: a rollout frame's.
+const ROW_BYTES: u64 = 80;
+
 /// A footer under construction: frames are added as they are written.
 #[derive(Debug)]
 pub(crate) struct FooterBuilder {
@@ -67,6 +73,12 @@ impl FooterBuilder {
     /// The lowest incarnation that a frame of this segment belongs to; [`Lsn::NONE`] where none does.
     pub(crate) fn min_insert_lsn(&self) -> Lsn {
         self.entries.iter().map(|entry| entry.insert_lsn).min().unwrap_or(Lsn::NONE)
+    }
+
+    /// The greatest number of bytes that the footer takes, with so many rows more.
+    pub(crate) fn bytes_max(&self, more_rows: u64) -> u64 {
+        let rows = self.entries.len() + self.retired.len() + self.used.len();
+        FIXED_BYTES + (rows as u64).saturating_add(more_rows).saturating_mul(ROW_BYTES)
     }
 
     /// The footer's bytes for writing at `offset`, and the checksum that the manifest keeps.

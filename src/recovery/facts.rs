@@ -24,7 +24,7 @@ pub(crate) struct Facts {
 /// Reads a finished segment of the store in `dir`, which its writer knows to be listed.
 pub(crate) fn of_record(disk: &dyn Disk, dir: &Path, record: &SegmentRecord) -> Result<Facts> {
     let path = dir.join(segment_file_name(record.id));
-    read(disk, &Listed { record: *record, path, file_len: 0 }, &mut 0)
+    read(disk, &Listed { record: *record, path, file_len: 0, is_buffered: false }, &mut 0)
 }
 
 /// Reads a sealed or cut segment.

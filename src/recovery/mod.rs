@@ -27,7 +27,7 @@ use crate::error::{Damage, Error, Result};
 use crate::format::entry::FrameEntry;
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::names::{INDEX, segment_file_name};
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::format::segment::{BUFFERED, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Replay};
 use crate::log::event::{Event, Incarnation};
@@ -82,6 +82,8 @@ struct Listed {
     record: SegmentRecord,
     path: PathBuf,
     file_len: u64,
+    /// Whether commits may have been acknowledged in it before they were durable.
+    is_buffered: bool,
 }
 
 impl Listed {
@@ -189,7 +191,8 @@ fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u
         let found = format!("segment {} with salt {:#018x}", header.segment, header.salt);
         return Err(Error::damaged(Damage { file: path, offset: 0, expected, found }));
     }
-    Ok(Listed { record: *record, path, file_len })
+    let is_buffered = header.compatible_features & BUFFERED != 0;
+    Ok(Listed { record: *record, path, file_len, is_buffered })
 }
 
 /// What the index on disk says; nothing where it is of no use.

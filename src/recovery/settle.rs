@@ -5,7 +5,7 @@
 //! that is sealed before anyone is served from it. The old file stays as it is, since a checkpoint may link it.
 
 use super::tail::UnsealedTail;
-use super::{Listed, Request, Survey, manifests};
+use super::{Listed, Request, Survey, epoch, manifests};
 use crate::disk::Access;
 use crate::error::{Error, Result};
 use crate::format::kind::FrameFlags;
@@ -52,6 +52,10 @@ impl Survey {
             file.map_err(|error| Error::io("truncate", &source.path, error))?;
         }
         manifest.state = state.to_snapshot();
+        if source.is_buffered && !planted(Bug::ReuseBufferedNumbers) {
+            // Commits that the power took may have told someone their numbers.
+            epoch::pass_ceilings(&mut manifest);
+        }
         manifest.generation += 1;
         manifests::write(request.disk, request.dir, &manifest)?;
         Ok(manifest)

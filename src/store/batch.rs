@@ -54,6 +54,15 @@ pub struct Committed {
     pub ref_version: u64,
 }
 
+impl Committed {
+    /// Whether the batch survives power loss by now: at once in a Synced store, in a Buffered one after the next sync.
+    /// [`RolloutStore::wait_durable`] with its LSN waits for that.
+    #[must_use]
+    pub fn is_durable(&self, store: &RolloutStore) -> bool {
+        self.lsn <= store.durable_lsn()
+    }
+}
+
 impl<'a> WriteBatch<'a> {
     pub(crate) fn new(store: &'a RolloutStore) -> Self {
         Self { store, ops: Vec::new(), declined: Vec::new(), refused: None }
@@ -157,7 +166,8 @@ impl<'a> WriteBatch<'a> {
         self.ops.is_empty()
     }
 
-    /// Commits. When it returns Ok, everything survives power loss and is seen by readers.
+    /// Commits. When it returns Ok, everything is seen by readers and survives power loss; in a store opened as
+    /// [`Durability::Buffered`](crate::Durability::Buffered) it survives a killed process, and power loss after the next sync.
     ///
     /// # Errors
     /// `Invalid` or `NotFound` where an operation is refused, `Full`, `Poisoned`, `Io`. Nothing of the batch happened

@@ -30,6 +30,7 @@ impl Closer {
             return Ok(());
         }
         core.flusher.waker.stop();
+        core.syncer.waker.stop();
         core.compactor.waker.stop();
         for thread in threads.drain(..) {
             let _ = thread.join();

@@ -16,8 +16,11 @@ use crate::store::compact::Compactor;
 use crate::store::flusher::Flusher;
 use crate::store::group::Group;
 use crate::store::owner::Owner;
+use crate::store::quota::Quota;
+use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
 use crate::store::sweep::aside::Asides;
+use crate::store::syncer::Syncer;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
@@ -39,6 +42,9 @@ pub(crate) struct Core {
     pub(crate) published: RwLock<Published>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) group: Group,
+    pub(crate) syncer: Syncer,
+    pub(crate) quota: Quota,
+    pub(crate) reserve: Reserve,
     pub(crate) usage: Usage,
     pub(crate) gate: WeightGate,
     /// What named sweeps set aside since the store was opened.

@@ -1,12 +1,20 @@
-//! The index on disk, written behind: a commit never waits for it.
+//! The index on disk, written behind: a commit never waits for it, and memory never grows with its failures.
+//!
+//! Always true:
+//! - I1. What a flush commits is the rows as of one LSN, which is durable in the log before.
+//! - I2. While there is no file to write changes to, none are listed: it is made of all rows.
+//! - I3. The index's lock is held for the ids of all rows, or for some rows, never for all rows.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::names::INDEX;
-use crate::index::{CACHE_BYTES_DEFAULT, Changes, DiskIndex, Identity, IndexMeta, Row};
+use crate::ids::RolloutId;
+use crate::index::{DiskIndex, Identity, IndexMeta, Part};
+use crate::limits;
 use crate::planted::{Bug, planted};
-use crate::store::core::Core;
+use crate::store::core::{Core, Published};
 use crate::store::waker::Waker;
 use crate::sync::Mutex;
 
@@ -19,72 +27,90 @@ pub(crate) enum Flushes {
     InTurn,
 }
 
+/// When and with how much memory the index is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlushOptions {
+    pub(crate) flushes: Flushes,
+    /// Changed entries that make a flush due.
+    pub(crate) changes: usize,
+    pub(crate) cache_bytes: usize,
+}
+
 /// The index file and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     identity: Identity,
     path: PathBuf,
     pub(crate) waker: Waker,
-    flushes: Flushes,
+    options: FlushOptions,
     file: Mutex<Option<DiskIndex>>,
+    /// Flushes that failed in a row.
+    failures: AtomicU32,
 }
 
 impl Flusher {
     /// A flusher for the index of `dir`; `file` is what recovery found of use.
-    pub(crate) fn new(identity: Identity, dir: &std::path::Path, file: Option<DiskIndex>, flushes: Flushes) -> Self {
-        Self { identity, path: dir.join(INDEX), waker: Waker::default(), flushes, file: Mutex::new(file) }
+    pub(crate) fn new(
+        identity: Identity,
+        dir: &std::path::Path,
+        file: Option<DiskIndex>,
+        options: FlushOptions,
+    ) -> Self {
+        let (waker, failures) = (Waker::default(), AtomicU32::new(0));
+        Self { identity, path: dir.join(INDEX), waker, options, file: Mutex::new(file), failures }
+    }
+
+    /// Changes that make a flush due: more of them after each failed one, so that it is not tried again at every commit.
+    pub(crate) fn due_at(&self) -> usize {
+        let failures = self.failures.load(Ordering::Relaxed).min(limits::INDEX_BACKOFF_MAX);
+        self.options.changes.saturating_mul(1 << failures)
     }
 
     /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
     pub(crate) fn wake(&self, core: &Core) {
-        match self.flushes {
-            Flushes::InTurn => self.flush_or_warn(core),
+        match self.options.flushes {
+            Flushes::InTurn => Self::round(core),
             Flushes::Behind => self.waker.wake(),
         }
     }
 
-    /// A flush whose failure is no one's error: the index is made anew at the next one.
-    pub(crate) fn flush_or_warn(&self, core: &Core) {
-        if let Err(error) = self.flush(core) {
-            tracing::warn!(%error, "the index was not flushed; it is made anew at the next flush");
+    /// A flush whose failure is no one's error: the index is made anew at a later one. Then the reserve, if it was used.
+    pub(crate) fn round(core: &Core) {
+        if let Err(error) = core.flusher.flush(core) {
+            tracing::warn!(%error, "the index was not flushed; it is made anew at a later flush");
         }
+        core.reserve.make(&*core.disk);
     }
 
-    /// Writes what changed since the last flush, in one transaction.
+    /// Writes what changed since the last flush, in one transaction; all rows, where the file is new.
     pub(crate) fn flush(&self, core: &Core) -> Result<()> {
         core.check_lock()?;
         let mut file = self.file.lock();
-        let is_new = file.is_none();
-        let mut disk_index = match file.take() {
-            Some(disk_index) => disk_index,
-            None => DiskIndex::create(&*core.disk, &self.path, self.identity, CACHE_BYTES_DEFAULT)?,
-        };
-        let (changes, meta) = self.collect(core, is_new);
-        disk_index.flush(&changes, &meta)?;
-        *file = Some(disk_index);
-        Ok(())
+        match self.write(core, file.take()) {
+            Ok(written) => {
+                *file = Some(written);
+                self.failures.store(0, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                core.published.write().index.forget_changes();
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
     }
 
-    /// Copies the rows to write under the lock, with the LSN that bounds them. Everything published is durable.
-    fn collect(&self, core: &Core, all: bool) -> (Changes, IndexMeta) {
-        let mut published = core.published.write();
-        let mut changes = published.index.take_changes();
-        if all {
-            let row = |entry: crate::index::Entry| Row {
-                entry,
-                extra: published.index.extra(entry.id).copied().unwrap_or_default(),
-            };
-            changes = Changes { upserts: published.index.iter().map(row).collect(), removed: Vec::new() };
-        }
-        let covered = published
-            .segments
-            .keys()
-            .copied()
-            .filter(|id| Some(*id) != published.active || planted(Bug::CoverActive))
-            .collect();
-        let pieces = published.index.partials.pieces().copied();
-        let pieces = pieces.filter(|_| !planted(Bug::IndexWithoutPieces)).collect();
-        (changes, IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces })
+    fn write(&self, core: &Core, file: Option<DiskIndex>) -> Result<DiskIndex> {
+        let is_of_use = |_: &DiskIndex| !core.published.read().index.is_any_changed();
+        let kept = file.filter(is_of_use);
+        let is_new = kept.is_none();
+        let mut file = match kept {
+            Some(file) => file,
+            None => DiskIndex::create(&*core.disk, &self.path, self.identity, self.options.cache_bytes)?,
+        };
+        let mut rows = Rows::of(core, self.identity, is_new)?;
+        file.flush_parts(|| rows.next())?;
+        Ok(file)
     }
 
     /// Lets the file go as it is.
@@ -95,5 +121,69 @@ impl Flusher {
     /// Closes the file.
     pub(crate) fn close(&self) -> Result<()> {
         self.file.lock().take().map_or(Ok(()), DiskIndex::close)
+    }
+}
+
+/// The rows of one flush, some at a time. Those that change after they were copied are copied again, and the last ones
+/// together with the LSN that bounds them all.
+struct Rows<'a> {
+    core: &'a Core,
+    identity: Identity,
+    /// Ids whose rows are still to be copied.
+    left: Vec<RolloutId>,
+    /// How often the changes that came meanwhile were taken.
+    rounds: u32,
+}
+
+impl<'a> Rows<'a> {
+    fn of(core: &'a Core, identity: Identity, all: bool) -> Result<Self> {
+        let mut rows = Self { core, identity, left: Vec::new(), rounds: 0 };
+        if all {
+            rows.left = core.published.write().index.take_all();
+            rows.left.sort_unstable();
+        } else {
+            rows.take_changed(&mut core.published.write())?;
+        }
+        Ok(rows)
+    }
+
+    fn take_changed(&mut self, published: &mut Published) -> Result<()> {
+        let message = "entries change faster than the index file takes them; it is made anew later";
+        self.left = published.index.take_changed().ok_or_else(|| Error::new(ErrorKind::Io, message))?;
+        self.left.sort_unstable();
+        Ok(())
+    }
+
+    /// The next rows; with the last ones, what the index then covers.
+    fn next(&mut self) -> Result<Part> {
+        /// So many times over, what changed meanwhile is written in pieces; then in one, or it might never end.
+        const ROUNDS_MAX: u32 = 8;
+        if !self.left.is_empty() {
+            let rest = self.left.len().saturating_sub(limits::INDEX_ENTRIES_AT_A_TIME);
+            let some = self.left.split_off(rest);
+            return Ok(Part { changes: self.core.published.read().index.changes_of(&some), last: None });
+        }
+        let (changes, meta) = {
+            let mut published = self.core.published.write();
+            self.take_changed(&mut published)?;
+            self.rounds += 1;
+            if self.left.len() > limits::INDEX_ENTRIES_AT_A_TIME && self.rounds < ROUNDS_MAX {
+                return Ok(Part::default());
+            }
+            (published.index.changes_of(&std::mem::take(&mut self.left)), self.meta(&published))
+        };
+        // What readers see of a Buffered store may be ahead of the medium; what the index file says never is.
+        if !(planted(Bug::IndexBeforeLog) || planted(Bug::IndexBeforeBufferedLog)) {
+            self.core.group.wait_durable(self.core, meta.applied_lsn)?;
+        }
+        Ok(Part { changes, last: Some(meta) })
+    }
+
+    fn meta(&self, published: &Published) -> IndexMeta {
+        let finished = |id: &_| Some(*id) != published.active || planted(Bug::CoverActive);
+        let covered = published.segments.keys().copied().filter(finished).collect();
+        let pieces = published.index.partials.pieces().copied();
+        let pieces = pieces.filter(|_| !planted(Bug::IndexWithoutPieces)).collect();
+        IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces }
     }
 }

@@ -1,16 +1,20 @@
 //! Group commit: many batches written, one sync, published in order.
 //!
 //! A batch is written by its own thread under the writer's lock, which orders batches. The sync is done by whichever
-//! waiting thread comes first, for all that was written until then, while others go on writing behind it.
+//! waiting thread comes first, for all that was written until then, while others go on writing behind it. What was
+//! *published* (readers see it) and what is *durable* (a power cut leaves it) are two numbers: a Synced store publishes
+//! what is durable, a Buffered one what is written.
 //!
 //! Always true:
-//! - G1. A batch is published only after a sync that began after its last write returned Ok, and after a look at the lock
-//!   that began after the sync, where no `flock` keeps others out.
+//! - G1. A batch of a Synced store is published only after a sync that began after its last write returned Ok, and after a
+//!   look at the lock that began after the sync, where no `flock` keeps others out.
 //! - G2. Batches are published in the order of their LSNs.
-//! - G3. After a failed write or sync nothing is written, synced or published any more.
+//! - G3. After a failed write or sync nothing is written or synced any more, and no batch is acknowledged.
+//! - G4. `durable` moves only by a sync that began after the last write that it covers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::disk::DiskFile;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +24,8 @@ use crate::log::segment::Segment;
 use crate::planted::{Bug, planted};
 use crate::state::State;
 use crate::store::core::Core;
-use crate::sync::{Condvar, Mutex};
+use crate::store::options::Durability;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A batch that is written, and what readers will see of it.
 #[derive(Debug)]
@@ -33,53 +38,82 @@ pub(crate) struct Publication {
     pub(crate) state: Arc<State>,
 }
 
-/// Batches between their write and their publication.
+/// Batches between their write and their publication, and what of the log is durable.
 #[derive(Debug)]
 pub(crate) struct Group {
     inner: Mutex<Inner>,
     changed: Condvar,
+    durability: Durability,
 }
 
 #[derive(Debug)]
 struct Inner {
     pending: VecDeque<Publication>,
-    /// The file that the pending batches lie in.
+    /// The file that the newest batches lie in.
     file: Option<Arc<dyn DiskFile>>,
     written: Lsn,
     durable: Lsn,
     published: Lsn,
+    /// Bytes written since the store was opened, and how many of those are durable.
+    written_bytes: u64,
+    durable_bytes: u64,
+    /// When the first batch that no sync has begun for was written.
+    unsynced_since: Option<Instant>,
     syncing: bool,
-    /// The first cause, and the kind of the error that tells of it.
-    poisoned: Option<(ErrorKind, String)>,
+    publishing: bool,
+    poisoned: Option<Cause>,
+}
+
+/// Why the writer stopped: what failed first.
+#[derive(Debug, Clone)]
+struct Cause {
+    text: String,
+    kind: ErrorKind,
+}
+
+/// What has to happen before a waiting thread may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Sync,
+    Publish,
 }
 
 impl Group {
     /// A group whose batches start behind `lsn`, which is durable and published.
-    pub(crate) fn new(lsn: Lsn) -> Self {
+    pub(crate) fn new(lsn: Lsn, durability: Durability) -> Self {
         let inner = Inner {
             pending: VecDeque::new(),
             file: None,
             written: lsn,
             durable: lsn,
             published: lsn,
+            written_bytes: 0,
+            durable_bytes: 0,
+            unsynced_since: None,
             syncing: false,
+            publishing: false,
             poisoned: None,
         };
-        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+        Self { inner: Mutex::new(inner), changed: Condvar::new(), durability }
     }
 
-    /// Batches now lie in this file. Nothing may be pending.
+    /// Batches now lie in this file. Nothing may be pending or unsynced.
     pub(crate) fn set_file(&self, file: Option<Arc<dyn DiskFile>>) {
         let mut inner = self.inner.lock();
         debug_assert!(inner.pending.is_empty(), "a segment is left only after its last batch was published");
+        debug_assert_eq!(inner.durable, inner.written, "a segment is left only after its last batch is durable");
         inner.file = file;
     }
 
-    /// A batch was written.
-    pub(crate) fn push(&self, publication: Publication) {
+    /// A batch of so many bytes was written.
+    pub(crate) fn push(&self, publication: Publication, bytes: u64) {
         let mut inner = self.inner.lock();
         inner.written = publication.last_lsn;
+        inner.written_bytes = inner.written_bytes.saturating_add(bytes);
         inner.pending.push_back(publication);
+        if let Durability::Buffered { .. } = self.durability {
+            inner.unsynced_since.get_or_insert_with(Instant::now);
+        }
     }
 
     /// The highest LSN known to be on disk.
@@ -92,78 +126,139 @@ impl Group {
         self.inner.lock().published
     }
 
+    /// The highest LSN that was written.
+    pub(crate) fn written(&self) -> Lsn {
+        self.inner.lock().written
+    }
+
+    /// When the first batch that no sync has begun for was written; `None` where there is none.
+    pub(crate) fn unsynced_since(&self) -> Option<Instant> {
+        self.inner.lock().unsynced_since
+    }
+
     /// Refuses once poisoned.
     pub(crate) fn check(&self) -> Result<()> {
         let poisoned = self.inner.lock().poisoned.clone();
-        poisoned.map_or(Ok(()), |cause| Err(stopped(&cause)))
+        poisoned.map_or(Ok(()), |cause| Err(cause.later()))
     }
 
-    /// Stops the writer for good; the first cause is kept. Returns the error to give to the caller.
+    /// Stops the writer for good; the first cause is kept. Returns the error of the call that this happened to: `Full` where
+    /// there was no space, so that it can be told from a disk that fails, otherwise `Poisoned`.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
         let mut inner = self.inner.lock();
-        let kept = inner.poisoned.get_or_insert_with(|| (cause.kind(), cause.to_string())).clone();
+        let now = || Cause { text: cause.to_string(), kind: cause.kind() };
+        let kept = inner.poisoned.get_or_insert_with(now).clone();
         self.changed.notify_all();
         tracing::error!(%cause, "the store stops writing");
-        stopped(&kept)
+        kept.error()
     }
 
     /// Returns once everything written is durable and published.
     pub(crate) fn wait_all(&self, core: &Core) -> Result<()> {
-        let written = self.inner.lock().written;
-        self.wait(core, written)
+        let written = self.written();
+        self.until(core, |inner| match () {
+            () if inner.durable < written => Some(Need::Sync),
+            () if inner.published < written => Some(Need::Publish),
+            () => None,
+        })
     }
 
-    /// Returns once the batch that ends with `lsn` is durable and published; syncs if no one else does.
+    /// Returns once the batch that ends with `lsn` may be acknowledged: published, and in a Synced store durable before
+    /// that; syncs if no one else does.
     pub(crate) fn wait(&self, core: &Core, lsn: Lsn) -> Result<()> {
+        self.until(core, |inner| match () {
+            () if inner.published >= lsn => None,
+            () if self.publishable(inner) >= lsn => Some(Need::Publish),
+            () => Some(Need::Sync),
+        })
+    }
+
+    /// Returns once everything up to `lsn` is durable; syncs if no one else does.
+    pub(crate) fn wait_durable(&self, core: &Core, lsn: Lsn) -> Result<()> {
+        self.until(core, |inner| (inner.durable < lsn).then_some(Need::Sync))
+    }
+
+    /// Returns once at most `max` bytes are written and not durable; syncs if no one else does.
+    pub(crate) fn wait_unsynced_below(&self, core: &Core, max: u64) -> Result<()> {
+        let unsynced = |inner: &Inner| inner.written_bytes.saturating_sub(inner.durable_bytes);
+        self.until(core, |inner| (unsynced(inner) > max).then_some(Need::Sync))
+    }
+
+    /// Does what is needed, or waits for whoever is at it, until nothing is.
+    fn until(&self, core: &Core, need: impl Fn(&Inner) -> Option<Need>) -> Result<()> {
         let mut inner = self.inner.lock();
-        loop {
-            if inner.published >= lsn {
-                return Ok(());
-            }
+        while let Some(need) = need(&inner) {
             if let Some(cause) = &inner.poisoned {
-                return Err(stopped(cause));
+                return Err(cause.error());
             }
-            if inner.syncing {
-                self.changed.wait(&mut inner);
-                continue;
+            match need {
+                Need::Sync if !inner.syncing => inner = self.sync(core, inner),
+                Need::Publish if !inner.publishing => inner = self.publish(core, inner),
+                Need::Sync | Need::Publish => self.changed.wait(&mut inner),
             }
-            inner.syncing = true;
-            let (target, file) = (inner.written, inner.file.clone());
-            drop(inner);
-            if planted(Bug::PublishBeforeSync) || planted(Bug::IndexBeforeLog) {
-                self.publish_up_to(core, target);
+        }
+        Ok(())
+    }
+
+    /// Up to where readers may see the log.
+    fn publishable(&self, inner: &Inner) -> Lsn {
+        match self.durability {
+            Durability::Synced => inner.durable,
+            Durability::Buffered { .. } => inner.written,
+        }
+    }
+
+    /// Syncs all that was written until now. The lock is let go meanwhile: others may write.
+    fn sync<'a>(&'a self, core: &Core, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        inner.syncing = true;
+        inner.unsynced_since = None;
+        let (target, bytes, file) = (inner.written, inner.written_bytes, inner.file.clone());
+        drop(inner);
+        if planted(Bug::PublishBeforeSync) || planted(Bug::IndexBeforeLog) {
+            self.publish_up_to(core, target);
+        }
+        if planted(Bug::IndexBeforeLog) {
+            let _ = core.flusher.flush(core);
+        }
+        let file = file.filter(|_| !planted(Bug::SkipFileSync));
+        let synced = file.map_or(Ok(()), |file| file.sync_data());
+        let synced = synced.map_err(|error| Error::io("sync the log", &core.dir, error));
+        let synced = synced.and_then(|()| core.check_before_acknowledging());
+        let mut inner = self.inner.lock();
+        inner.syncing = false;
+        match synced {
+            Ok(()) if inner.poisoned.is_none() => {
+                inner.durable = target;
+                inner.durable_bytes = bytes;
             }
-            if planted(Bug::IndexBeforeLog) {
-                let _ = core.flusher.flush(core);
+            Ok(()) => {}
+            Err(_) if planted(Bug::ForgetFailedSync) => {}
+            Err(error) => {
+                drop(inner);
+                self.poison(&error);
+                inner = self.inner.lock();
             }
-            let file = file.filter(|_| !planted(Bug::SkipFileSync));
-            let synced = file.map_or(Ok(()), |file| file.sync_data());
-            let synced = synced.map_err(|error| Error::io("sync the log", &core.dir, error));
-            let synced = synced.and_then(|()| core.check_before_acknowledging());
-            inner = self.inner.lock();
-            inner.syncing = false;
-            match synced {
-                Ok(()) if inner.poisoned.is_none() => {
-                    inner.durable = target;
-                    // Still the one who publishes, though the lock is let go: others may write meanwhile.
-                    inner.syncing = true;
-                    drop(inner);
-                    self.publish_up_to(core, target);
-                    inner = self.inner.lock();
-                    inner.syncing = false;
-                    inner.published = target;
-                }
-                Ok(()) => {}
-                Err(_) if planted(Bug::ForgetFailedSync) => {}
-                Err(error) => {
-                    drop(inner);
-                    self.poison(&error);
-                    inner = self.inner.lock();
-                }
-            }
-            if !planted(Bug::LoseWakeup) {
-                self.changed.notify_all();
-            }
+        }
+        self.tell_all();
+        inner
+    }
+
+    /// Lets readers see all that they may. The lock is let go meanwhile: others may write and sync.
+    fn publish<'a>(&'a self, core: &Core, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        inner.publishing = true;
+        let target = self.publishable(&inner);
+        drop(inner);
+        self.publish_up_to(core, target);
+        let mut inner = self.inner.lock();
+        inner.publishing = false;
+        inner.published = target;
+        self.tell_all();
+        inner
+    }
+
+    fn tell_all(&self) {
+        if !planted(Bug::LoseWakeup) {
+            self.changed.notify_all();
         }
     }
 
@@ -221,7 +316,7 @@ fn publish(core: &Core, publication: Publication) {
         published.state = state;
         published.index.changes_len()
     };
-    if changes >= crate::limits::INDEX_FLUSH_CHANGES {
+    if changes >= core.flusher.due_at() {
         core.flusher.wake(core);
     }
     if has_ended {
@@ -229,9 +324,27 @@ fn publish(core: &Core, publication: Publication) {
     }
 }
 
-fn stopped((kind, cause): &(ErrorKind, String)) -> Error {
-    if *kind == ErrorKind::Fenced {
-        return Error::new(*kind, cause.clone());
+impl Cause {
+    /// The error of a call whose own work failed so.
+    fn error(&self) -> Error {
+        match self.kind {
+            ErrorKind::Full => {
+                let text = &self.text;
+                Error::new(self.kind, format!("{text}; the store stopped writing: free space, then reopen it"))
+            }
+            _ => self.later(),
+        }
     }
-    Error::new(ErrorKind::Poisoned, format!("the store stopped writing, reopen it; the first cause was: {cause}"))
+
+    /// The error of every later call.
+    fn later(&self) -> Error {
+        let text = &self.text;
+        match self.kind {
+            ErrorKind::Fenced => Error::new(self.kind, text.clone()),
+            _ => Error::new(
+                ErrorKind::Poisoned,
+                format!("the store stopped writing, reopen it; the first cause was: {text}"),
+            ),
+        }
+    }
 }

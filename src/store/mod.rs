@@ -24,9 +24,11 @@ pub(crate) mod owner;
 pub(crate) mod partials;
 pub(crate) mod plan;
 mod prepare;
+mod quota;
 mod random;
 pub(crate) mod recompute;
 pub(crate) mod repair;
+mod reserve;
 mod restore;
 pub(crate) mod retirement;
 mod rewind;
@@ -37,6 +39,7 @@ mod stage;
 mod standing;
 pub(crate) mod stats;
 pub(crate) mod sweep;
+mod syncer;
 mod transfer;
 mod usage;
 pub(crate) mod view;
@@ -59,12 +62,15 @@ use batch::WriteBatch;
 use closer::Closer;
 use compact::Compactor;
 use core::Core;
+use flusher::Flusher;
 use new_rollout::NewRollout;
+use options::Durability;
 use options::Options;
 use prepare::Prepared;
 use retirement::Retirement;
 use snapshot::Snapshot;
 use stage::{Op, Outcome};
+use syncer::Syncer;
 use view::Rollout;
 use waker::Waker;
 use writer::Written;
@@ -121,12 +127,10 @@ impl RolloutStore {
         let mut threads = Vec::new();
         let closer = Arc::new(Closer { core: Arc::clone(&core), threads: Mutex::default() });
         if !core.read_only {
-            threads.push(Waker::start(
-                &core,
-                "rollstore-index",
-                |core| &core.flusher.waker,
-                |core| core.flusher.flush_or_warn(core),
-            )?);
+            threads.push(Waker::start(&core, "rollstore-index", |core| &core.flusher.waker, Flusher::round)?);
+            if let Durability::Buffered { .. } = core.syncer.durability {
+                threads.push(Waker::start(&core, "rollstore-sync", |core| &core.syncer.waker, Syncer::round)?);
+            }
             if core.compactor.in_background {
                 threads.push(Waker::start(&core, "rollstore-compact", |core| &core.compactor.waker, Compactor::round)?);
             }
@@ -332,16 +336,19 @@ impl RolloutStore {
         };
         // The reservation of another thread may be written and not durable yet.
         if !planted(Bug::HandOutIdsEarly) {
-            self.core.group.wait(&self.core, lsn)?;
+            self.core.group.wait_durable(&self.core, lsn)?;
         }
+        self.core.group.wait(&self.core, lsn)?;
         Ok(ids)
     }
 
-    /// Writes operations and waits until they are durable and seen.
+    /// Writes operations and waits until they are seen, and in a Synced store durable.
     fn commit(&self, ops: &[Op<'_>]) -> Result<Written> {
         self.check_keys(ops)?;
+        self.core.syncer.wait_for_room(&self.core)?;
         let written = self.core.lock_writer()?.write(&self.core, ops)?;
         self.core.group.wait(&self.core, written.last_lsn)?;
+        self.core.syncer.committed();
         let zero_logps: usize = ops.iter().map(Op::zero_logps_count).sum();
         self.core.usage.wrote_zero_logps(zero_logps as u64);
         Ok(written)

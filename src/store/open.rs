@@ -8,7 +8,7 @@ use crate::disk::{Access, EntryKind, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
 use crate::format::names::{INDEX, LOCK};
-use crate::index::{CACHE_BYTES_DEFAULT, Identity};
+use crate::index::Identity;
 use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
@@ -16,12 +16,15 @@ use crate::recovery::{Recovered, Request, Survey};
 use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::core::{Core, Published};
-use crate::store::flusher::Flusher;
+use crate::store::flusher::{FlushOptions, Flusher};
 use crate::store::group::Group;
 use crate::store::options::{Options, Reads};
 use crate::store::owner::Owner;
+use crate::store::quota::Quota;
+use crate::store::reserve::Reserve;
 use crate::store::rules::Rules;
 use crate::store::sweep::aside::Asides;
+use crate::store::syncer::Syncer;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
@@ -43,10 +46,13 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let lock = if options.read_only { None } else { Some(lock_store(&options, dir)?) };
     let read_mode = read_mode(&options, dir)?;
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
-    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: CACHE_BYTES_DEFAULT };
+    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: options.index_cache_bytes };
     let recovered = match &lock {
         None => read_live(&options, &request)?,
-        Some(owner) => recover(&options, &request, owner)?,
+        Some(owner) => {
+            let reserve = Reserve::new(dir, options.reserve_bytes);
+            reserve.retry(&*disk, || recover(&options, &request, owner))?
+        }
     };
     RolloutStore::start(build(options, dir, lock, read_mode, recovered))
 }
@@ -244,11 +250,19 @@ fn check_resumed(options: &Options, state: &State) -> Result<()> {
 }
 
 fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode, recovered: Recovered) -> Core {
-    let Recovered { manifest, state, index, disk_index, segments, log_bytes_read } = recovered;
+    let Recovered { manifest, state, mut index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
     let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
-    let group = Group::new(state.lsn);
+    let flushing = FlushOptions {
+        flushes: options.index_flushes,
+        changes: options.index_flush_changes,
+        cache_bytes: options.index_cache_bytes,
+    };
+    if disk_index.is_none() {
+        index.forget_changes();
+    }
+    let group = Group::new(state.lsn, options.durability);
     let published = Published {
         index,
         state: Arc::new(state.clone()),
@@ -256,8 +270,10 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         active: None,
     };
     Core {
-        flusher: Flusher::new(identity, &dir, disk_index, options.index_flushes),
+        flusher: Flusher::new(identity, &dir, disk_index, flushing),
         compactor: Compactor::new(options.background_compaction),
+        quota: Quota::new(options.quota_bytes, options.segment_bytes),
+        reserve: Reserve::new(&dir, options.reserve_bytes),
         disk: options.disk,
         dir,
         rules: Rules {
@@ -275,6 +291,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         published: RwLock::new(published),
         writer: Mutex::new(Writer::new(manifest, state)),
         group,
+        syncer: Syncer::new(options.durability, options.unsynced_bytes_max),
         usage: Usage::default(),
         unreadable: Mutex::default(),
         gate: WeightGate::default(),

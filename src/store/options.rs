@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::disk::os::OsDisk;
@@ -21,6 +22,24 @@ pub enum Reads {
     Mapped,
     /// By positioned reads into aligned heap memory: the same calls, one copy.
     Copied,
+}
+
+/// Which failure a commit survives once it returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A commit returns after its sync, and is seen by readers then: it survives power loss.
+    #[default]
+    Synced,
+    /// A commit returns after its write, and is seen by readers then: it survives a killed process, since the system has
+    /// its bytes. A thread of the store syncs in the background. Power loss, or a failed sync, may cost the last commits:
+    /// those of `max_delay` and of the sync behind it, always the newest ones and never one before another.
+    ///
+    /// For file systems whose syncs take long. Commits wait where more than
+    /// [`limits::UNSYNCED_BYTES_MAX`](crate::limits::UNSYNCED_BYTES_MAX) are written and not yet durable.
+    Buffered {
+        /// The longest time from a commit's write to the beginning of its sync.
+        max_delay: Duration,
+    },
 }
 
 /// How a store is opened; made by [`RolloutStore::options`].
@@ -47,6 +66,8 @@ pub struct Options {
     pub(crate) step_jump_max: Option<u64>,
     pub(crate) retire_after: Option<u64>,
     pub(crate) segment_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) unsynced_bytes_max: u64,
     pub(crate) background_compaction: bool,
     pub(crate) run_identity: Option<Vec<u8>>,
     pub(crate) resume_step: Option<u64>,
@@ -57,6 +78,10 @@ pub struct Options {
     pub(crate) lock: LockKind,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index_flushes: Flushes,
+    pub(crate) index_flush_changes: usize,
+    pub(crate) index_cache_bytes: usize,
+    pub(crate) quota_bytes: Option<u64>,
+    pub(crate) reserve_bytes: u64,
 }
 
 impl Options {
@@ -68,6 +93,8 @@ impl Options {
             step_jump_max: None,
             retire_after: None,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            durability: Durability::Synced,
+            unsynced_bytes_max: limits::UNSYNCED_BYTES_MAX,
             background_compaction: true,
             run_identity: None,
             resume_step: None,
@@ -78,6 +105,10 @@ impl Options {
             lock: LockKind::File,
             disk: Arc::new(OsDisk),
             index_flushes: Flushes::Behind,
+            index_flush_changes: limits::INDEX_FLUSH_CHANGES_DEFAULT,
+            index_cache_bytes: limits::INDEX_CACHE_BYTES_DEFAULT,
+            quota_bytes: None,
+            reserve_bytes: limits::RESERVE_BYTES_DEFAULT,
         }
     }
 
@@ -120,6 +151,20 @@ impl Options {
     /// [`limits::SEGMENT_BYTES_DEFAULT`](crate::limits::SEGMENT_BYTES_DEFAULT).
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// Which failure a commit survives once it returned; default [`Durability::Synced`]. Not kept: given each time the store
+    /// is opened.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Another limit than [`limits::UNSYNCED_BYTES_MAX`](crate::limits::UNSYNCED_BYTES_MAX): a test need not write so much.
+    #[doc(hidden)]
+    pub fn unsynced_bytes_max(mut self, bytes: u64) -> Self {
+        self.unsynced_bytes_max = bytes;
         self
     }
 
@@ -180,6 +225,63 @@ impl Options {
         self
     }
 
+    /// Changed index entries that start a flush of the index to its file, in a thread of the store; default
+    /// [`limits::INDEX_FLUSH_CHANGES_DEFAULT`](crate::limits::INDEX_FLUSH_CHANGES_DEFAULT). Fewer make an open after a crash
+    /// read less of the log, and the disk write more.
+    pub fn index_flush_changes(mut self, entries: usize) -> Self {
+        self.index_flush_changes = entries;
+        self
+    }
+
+    /// Memory for pages of the index file, in bytes; default
+    /// [`limits::INDEX_CACHE_BYTES_DEFAULT`](crate::limits::INDEX_CACHE_BYTES_DEFAULT). Reads are served from other memory:
+    /// more makes the flushes of large stores write less.
+    pub fn index_cache_bytes(mut self, bytes: usize) -> Self {
+        self.index_cache_bytes = bytes;
+        self
+    }
+
+    /// The most that the store's segments may take together, in bytes; none unless given, each time the store is opened. A
+    /// batch that would take more is refused as [`ErrorKind::Full`](crate::ErrorKind::Full) before anything is written, and
+    /// the store goes on.
+    ///
+    /// What counts: segments that the store consists of, with the end that the newest one will get. What does not: the index,
+    /// manifests (two small files), checkpoints, and dropped segments that a view or a checkpoint still holds. Three quarters
+    /// of a segment are kept free for compaction, which copies before it drops. Batches that only retire, advance or rewind
+    /// are never refused for the quota: they are small, and the way to free space.
+    ///
+    /// # What do I do when it is full?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use rollstore::{CompactBudget, ErrorKind, NewRollout, Reason, RolloutStore};
+    /// let options = RolloutStore::options().window(8).segment_bytes(1 << 20).quota_bytes(4 << 20);
+    /// let store = options.open(dir.path().join("rollouts"))?;
+    /// for id in 0..200 {
+    ///     let rollout = || NewRollout::new(id, id).completion_ids(vec![7; 10_000]);
+    ///     match store.insert(rollout()) {
+    ///         Err(error) if error.kind() == ErrorKind::Full => {
+    ///             store.retire_created_before(id - 10, Reason::Evicted)?;
+    ///             store.compact(CompactBudget::all())?;
+    ///             store.insert(rollout())?;
+    ///         }
+    ///         inserted => drop(inserted?),
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quota_bytes(mut self, bytes: u64) -> Self {
+        self.quota_bytes = Some(bytes);
+        self
+    }
+
+    /// Size of the file `RESERVE`, which a thread of the store writes beside the segments and which is removed when the disk
+    /// is full, so that the store can still be closed, opened, retired from and compacted; default
+    /// [`limits::RESERVE_BYTES_DEFAULT`](crate::limits::RESERVE_BYTES_DEFAULT), 0 for none. It is made anew once there is space.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
     /// Flushes the index in the call that makes a flush due, instead of in a thread beside it: a simulated disk then sees
     /// the same operations in every run.
     #[doc(hidden)]
@@ -202,6 +304,17 @@ impl Options {
         let (min, max) = (limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX);
         if !(min..=max).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!("segment_bytes is {}, it must be {min} to {max}", self.segment_bytes)));
+        }
+        let (min, max) = (1, limits::INDEX_CHANGES_TRACKED_MAX / 2);
+        if !(min..=max).contains(&self.index_flush_changes) {
+            let entries = self.index_flush_changes;
+            return Err(Error::invalid(format!("index_flush_changes is {entries}, it must be {min} to {max}")));
+        }
+        let least = self.segment_bytes * 2;
+        if let Some(quota) = self.quota_bytes.filter(|quota| *quota < least) {
+            return Err(Error::invalid(format!(
+                "quota_bytes is {quota}, it must be two segments at least, {least} bytes"
+            )));
         }
         if let LockKind::Heartbeat { every, .. } = self.lock {
             let (min, max) = (limits::HEARTBEAT_MIN, limits::HEARTBEAT_MAX);

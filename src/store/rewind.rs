@@ -58,6 +58,7 @@ impl RolloutStore {
         let written = writer.write(&self.core, &ops)?;
         drop(writer);
         self.core.group.wait(&self.core, written.last_lsn)?;
+        self.core.syncer.committed();
         Ok(written.ref_version)
     }
 }

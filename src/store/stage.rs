@@ -62,6 +62,11 @@ pub(crate) enum Op<'a> {
 }
 
 impl Op<'_> {
+    /// Whether it writes a few bytes at most and may let others be freed: no quota refuses it.
+    pub(crate) fn frees(&self) -> bool {
+        matches!(self, Op::Retire { .. } | Op::Advance { .. } | Op::Rewind { .. } | Op::Tally { .. })
+    }
+
     /// Rollouts with log-probs that look as if they were filled in.
     pub(crate) fn zero_logps_count(&self) -> usize {
         match self {

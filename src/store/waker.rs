@@ -23,8 +23,11 @@ struct Signal {
 impl Waker {
     /// Asks for a round. Those that are asked for during one become one more.
     pub(crate) fn wake(&self) {
-        self.signal.lock().wanted = true;
-        self.changed.notify_all();
+        let was_wanted = std::mem::replace(&mut self.signal.lock().wanted, true);
+        // Once is enough: a thread that rests, or is at its round, looks before it waits.
+        if !was_wanted {
+            self.changed.notify_all();
+        }
     }
 
     /// Ends the thread after the round under way.
@@ -40,11 +43,15 @@ impl Waker {
 
     /// Does nothing for a while, or until stopped.
     pub(crate) fn rest(&self, time: Duration) {
-        /// A store that closes waits so long for a thread that rests.
-        const NAP: Duration = Duration::from_millis(10);
-        let until = Instant::now() + time;
-        while !self.is_stopped() && Instant::now() < until {
-            std::thread::sleep(NAP);
+        // A time that no clock reaches is waited for until the store closes.
+        let until = Instant::now().checked_add(time);
+        let mut signal = self.signal.lock();
+        while !signal.stopped {
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return;
+            }
+            let _ = self.changed.wait_for(&mut signal, left);
         }
     }
 

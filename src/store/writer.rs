@@ -2,7 +2,7 @@
 //!
 //! Always true:
 //! - W1. A segment is listed durably before a frame in it is acknowledged.
-//! - W2. A manifest is written only while nothing is pending: its state is durable.
+//! - W2. A manifest is written only while nothing is pending or unsynced: its state is durable.
 //! - W3. LSNs, versions and segment numbers stay below ceilings that a manifest holds.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::format::segment::{BUFFERED, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::limits;
 use crate::log::active::Active;
@@ -20,8 +20,12 @@ use crate::recovery::manifests;
 use crate::state::State;
 use crate::store::core::Core;
 use crate::store::group::Publication;
+use crate::store::options::Durability;
 use crate::store::stage::{Op, Outcome, Stage, Staged};
 use crate::store::standing::Overlay;
+
+/// Header and footer of a segment, rows aside.
+const NEW_SEGMENT_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + 512;
 
 /// What the writer alone knows. Guarded by one lock, which orders batches.
 #[derive(Debug)]
@@ -75,12 +79,17 @@ impl Writer {
             return Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version });
         }
         let bytes = frames.iter().map(NewFrame::frame_len).sum();
-        self.make_room(core, bytes)?;
+        let frees = ops.iter().all(Op::frees);
+        if !frees {
+            core.quota.check(self.bytes_behind(core, &events, bytes))?;
+        }
+        self.make_room(core, bytes, frees)?;
         let Some(active) = &mut self.active else { return Err(Error::invalid("no segment to write to")) };
         let durable = if planted(Bug::AttestUnsynced) { self.state.lsn } else { core.group.durable() };
-        active
-            .append(&frames, &mut events, self.next_lsn, durable)
-            .map_err(|error| core.group.poison(&error).caused_by(error))?;
+        let mut append = || active.append(&frames, &mut events, self.next_lsn, durable);
+        // The same bytes at the same place: no half of another batch can be left behind them.
+        let appended = if frees { core.reserve.retry(&*core.disk, append) } else { append() };
+        appended.map_err(|error| core.group.poison(&error).caused_by(error))?;
         core.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
@@ -88,27 +97,44 @@ impl Writer {
         self.next_id = self.next_id.max(counted_ids_end(&events));
         self.overlay.add(changes);
         self.state = state;
-        core.group.push(Publication {
+        let publication = Publication {
             last_lsn: self.state.lsn,
             segment: Arc::clone(&active.segment),
             end: active.end,
             events,
             state: Arc::new(self.state.clone()),
-        });
+        };
+        core.group.push(publication, bytes);
         Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version })
     }
 
-    /// Makes sure that a batch of so many bytes fits into the active segment: a batch never spans two.
-    fn make_room(&mut self, core: &Core, batch_bytes: u64) -> Result<()> {
+    /// Whether a batch of so many bytes goes into the active segment.
+    fn fits(&self, core: &Core, batch_bytes: u64) -> bool {
         let fits = |active: &Active| active.is_empty() || active.end + batch_bytes <= core.segment_bytes;
-        if self.active.as_ref().is_some_and(fits) {
+        self.active.as_ref().is_some_and(fits)
+    }
+
+    /// Bytes of all segments behind a batch of these frames, every one of them sealed.
+    fn bytes_behind(&self, core: &Core, events: &[Event], batch_bytes: u64) -> u64 {
+        let finished: u64 = self.manifest.segments.iter().map(SegmentRecord::len).sum();
+        let rows: u64 = events.iter().map(Event::footer_rows).sum();
+        let active = self.active.as_ref().map_or(0, |active| active.end + active.footer_bytes_max(rows));
+        let new = if self.fits(core, batch_bytes) { 0 } else { NEW_SEGMENT_BYTES };
+        finished + active + new + batch_bytes
+    }
+
+    /// Makes sure that a batch of so many bytes fits into the active segment: a batch never spans two.
+    fn make_room(&mut self, core: &Core, batch_bytes: u64, frees: bool) -> Result<()> {
+        if self.fits(core, batch_bytes) {
             return Ok(());
         }
         core.group.wait_all(core)?;
         // The new segment first: where there is no space for it, nothing changed yet.
         let header = self.next_header(core, SegmentKind::Log)?;
         let capacity = core.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + batch_bytes);
-        let active = Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode)?;
+        let create = || Active::create(&*core.disk, &core.dir, &header, capacity, core.read_mode);
+        // What grows must not take the space that is kept for what frees some.
+        let active = if frees { core.reserve.retry(&*core.disk, create)? } else { create()? };
         let sealed = self.seal(core)?;
         let record = SegmentRecord {
             id: header.segment,
@@ -152,7 +178,10 @@ impl Writer {
             base_lsn: self.next_lsn,
             ref_version: self.state.ref_clock.current,
             step: self.state.clock,
-            compatible_features: 0,
+            compatible_features: match core.syncer.durability {
+                Durability::Synced => 0,
+                Durability::Buffered { .. } => BUFFERED,
+            },
         })
     }
 
@@ -164,7 +193,10 @@ impl Writer {
         if active.is_empty() {
             self.manifest.segments.retain(|record| record.id != id);
         } else {
-            let sealed = active.seal().map_err(|error| core.group.poison(&error).caused_by(error))?;
+            // After a failed sync nothing is tried again: only where the footer did not fit.
+            let written = core.reserve.retry(&*core.disk, || active.write_footer());
+            let sealed = written.and_then(|sealed| active.sync().map(|()| sealed));
+            let sealed = sealed.map_err(|error| core.group.poison(&error).caused_by(error))?;
             for record in self.manifest.segments.iter_mut().filter(|record| record.id == id) {
                 record.state = SegmentState::Sealed { len: sealed.len, footer_crc: sealed.footer_crc };
                 record.min_insert_lsn = sealed.min_insert_lsn;
@@ -218,10 +250,10 @@ impl Writer {
 
     /// Makes `manifest` the next generation. Where that fails, what was last written is still what counts.
     fn put_manifest(&mut self, core: &Core, mut manifest: Manifest) -> Result<()> {
-        debug_assert_eq!(core.group.published(), self.state.lsn, "W2");
+        debug_assert_eq!((core.group.durable(), core.group.published()), (self.state.lsn, self.state.lsn), "W2");
         manifest.state = self.state.to_snapshot();
         manifest.generation += 1;
-        manifests::write(&*core.disk, &core.dir, &manifest)?;
+        core.reserve.retry(&*core.disk, || manifests::write(&*core.disk, &core.dir, &manifest))?;
         self.manifest = manifest;
         // Before anything goes that an earlier generation lists.
         core.check_generation(self.manifest.generation)

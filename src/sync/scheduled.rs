@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use shuttle::sync::{self, RwLockReadGuard, RwLockWriteGuard};
 
@@ -47,6 +48,11 @@ impl Condvar {
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect("held");
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// No time passes under the scheduler: who waits for a while waits until it is woken.
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: Duration) {
+        self.wait(guard);
     }
 
     pub(crate) fn notify_one(&self) {

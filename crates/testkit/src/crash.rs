@@ -50,6 +50,8 @@ pub struct Swept {
     pub lost: u64,
     /// Of the images, the ones that showed the state under way, whole.
     pub kept: u64,
+    /// Of the images, the ones that showed a state before the acknowledged one: what a Buffered store may lose.
+    pub older: u64,
     /// Power cuts within a recovery.
     pub within_recovery: u64,
 }
@@ -180,7 +182,7 @@ impl<'a> Sweep<'a> {
             let same = at.as_ref().is_some_and(|at| (at.kind, &at.path) == (op.kind, &op.path));
             assert!(same, "the run took another way: {at:?} instead of {op:?}");
             let used = run.acknowledged.checked_sub(1).map_or(self.used, |last| learned.numbers[last].max(self.used));
-            let allowed = Allowed::between(&states, run.acknowledged, &saved, run.saved).above(used);
+            let allowed = Allowed::between(&states, run.durable, run.acknowledged, &saved, run.saved).above(used);
             self.crash_at(op, &disk, &allowed, &mut swept);
         }
         swept
@@ -206,6 +208,7 @@ impl<'a> Sweep<'a> {
             swept.images += 1;
             swept.lost += u64::from(found != *allowed.under_way());
             swept.kept += u64::from(found != *allowed.acknowledged());
+            swept.older += u64::from(found != *allowed.acknowledged() && found != *allowed.under_way());
         }
     }
 
@@ -234,6 +237,7 @@ impl Add for Swept {
             distinct: self.distinct + other.distinct,
             lost: self.lost + other.lost,
             kept: self.kept + other.kept,
+            older: self.older + other.older,
             within_recovery: self.within_recovery + other.within_recovery,
         }
     }

@@ -4,9 +4,12 @@
 //! - The columns of a rollout follow from its id alone, so that whoever reads them can check them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollstore::disk::Disk;
-use rollstore::{Budget, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, VersionSpan, limits};
+use rollstore::{
+    Budget, Durability, NewRollout, Options, Plan, Results, Rollout, RolloutId, RolloutStore, VersionSpan, limits,
+};
 
 use crate::settings::random;
 
@@ -19,8 +22,8 @@ pub const TOKENS: usize = 16;
 /// Options with the smallest segments, so that a short test rolls over several of them.
 pub fn options(disk: Arc<dyn Disk>) -> Options {
     let options = RolloutStore::options().window(8).max_version_lag(1).segment_bytes(limits::SEGMENT_BYTES_MIN);
-    // A compaction happens where a test asks for one: disk operations are counted.
-    options.background_compaction(false).disk(disk)
+    // A compaction happens where a test asks for one, and no space is kept in reserve: disk operations are counted.
+    options.background_compaction(false).reserve_bytes(0).disk(disk)
 }
 
 /// Opens the store in [`DIR`], creating it where there is none.
@@ -37,6 +40,15 @@ pub fn open(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutSt
 /// As for [`Options::open`].
 pub fn open_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
     options(Arc::new(disk.clone())).flush_in_turn().open(DIR)
+}
+
+/// The same as a Buffered store, which syncs when it is told to or must, and not in the background.
+///
+/// # Errors
+/// As for [`Options::open`].
+pub fn open_buffered_in_turn(disk: &(impl Disk + Clone + 'static)) -> rollstore::Result<RolloutStore> {
+    let buffered = Durability::Buffered { max_delay: Duration::MAX };
+    options(Arc::new(disk.clone())).flush_in_turn().durability(buffered).open(DIR)
 }
 
 /// Old logps of a rollout as `version` makes them.

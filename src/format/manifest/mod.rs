@@ -68,6 +68,15 @@ pub(crate) struct SegmentRecord {
 }
 
 impl SegmentRecord {
+    /// Bytes of a finished segment that belong to it; 0 for the one that is written to.
+    pub(crate) fn len(&self) -> u64 {
+        match self.state {
+            SegmentState::Active => 0,
+            SegmentState::Sealed { len, .. } => len,
+            SegmentState::Cut { end, .. } => end,
+        }
+    }
+
     /// Whether a file of this length can be the segment. Behind a cut stands the torn tail that was cut off.
     pub(crate) fn has_len(&self, file_len: u64) -> bool {
         match self.state {
@@ -194,7 +203,7 @@ impl Manifest {
             format_version: FORMAT_VERSION,
             header_len: 64,
             incompatible_features: INCOMPATIBLE_FEATURES,
-            compatible_features: COMPATIBLE_FEATURES,
+            compatible_features: 0,
             payload_len,
             zeros: [0; 24],
         };

@@ -74,8 +74,8 @@ fn what_a_newer_format_wrote_is_too_new_and_never_damage() {
 
 #[test]
 fn a_compatible_feature_and_its_fields_are_passed_over() {
-    let passed = resealed(&[(24, 1), (4000, 1)]).unwrap();
-    assert_eq!(passed, SegmentHeader { compatible_features: 1, ..header() });
+    let passed = resealed(&[(24, 2), (4000, 1)]).unwrap();
+    assert_eq!(passed, SegmentHeader { compatible_features: 2, ..header() });
 }
 
 proptest! {

@@ -15,7 +15,7 @@ use super::{copy, retired};
 use crate::disk::{Access, DiskFile};
 use crate::error::{Error, Result};
 use crate::format::entry::{FrameEntry, Has};
-use crate::format::manifest::{SegmentRecord, SegmentState};
+use crate::format::manifest::SegmentRecord;
 use crate::format::names::segment_file_name;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
@@ -75,11 +75,7 @@ impl Input {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        match self.record.state {
-            SegmentState::Sealed { len, .. } => len,
-            SegmentState::Cut { end, .. } => end,
-            SegmentState::Active => 0,
-        }
+        self.record.len()
     }
 
     pub(super) fn source(&self) -> Source<'_> {

@@ -162,7 +162,7 @@ impl RolloutStore {
 
 /// One step: segments with nothing alive first, then what is worth copying.
 fn step(core: &Core, haste: Haste, budget: u64) -> Result<Option<Step>> {
-    let candidates = candidates(core);
+    let mut candidates = candidates(core);
     let mut inputs = choose::dead(&candidates);
     if !inputs.is_empty()
         && let Some(step) = job::run(core, haste, &inputs, u64::MAX)?
@@ -172,11 +172,16 @@ fn step(core: &Core, haste: Haste, budget: u64) -> Result<Option<Step>> {
     if budget == 0 {
         return Ok(None);
     }
+    // Under a quota a copy has so much space and no more.
+    let room = core.quota.copied_bytes_max();
+    candidates.retain(|candidate| candidate.live_bytes <= room);
+    let budget = budget.min(room);
     inputs = choose::to_copy(&candidates, haste, core.segment_bytes, budget);
     if inputs.is_empty() {
         return Ok(None);
     }
-    let step = job::run(core, haste, &inputs, budget)?;
+    // What a failed copy wrote was removed: it may be tried again.
+    let step = core.reserve.retry(&*core.disk, || job::run(core, haste, &inputs, budget))?;
     let copied = step.map_or(0, |step| step.copied_bytes);
     core.compactor.copied_bytes.fetch_add(copied, Ordering::Relaxed);
     Ok(step)

@@ -10,7 +10,8 @@ use crate::disk::os::OsDisk;
 use crate::error::{ErrorKind, Result};
 use crate::format::names::INDEX;
 use crate::ids::{Lsn, RolloutId};
-use crate::index::{self, CACHE_BYTES_DEFAULT, Changes, DiskIndex, Entry, Expected, Identity, Row};
+use crate::index::{self, Changes, DiskIndex, Entry, Expected, Identity, Row};
+use crate::limits;
 use crate::recovery::manifests;
 use crate::store::RolloutStore;
 use crate::store::new_rollout::NewRollout;
@@ -53,14 +54,14 @@ fn plant(dir: &Path, change: impl Fn(&mut [Entry])) {
     let segments: BTreeSet<_> = manifest.segments.iter().map(|record| record.id).collect();
     let expected = Expected { identity, log_end: manifest.state.lsn, segments: &segments };
     let path = dir.join(INDEX);
-    let loaded = index::load(&OsDisk, &path, Access::ReadWrite, &expected, CACHE_BYTES_DEFAULT).unwrap();
+    let loaded = index::load(&OsDisk, &path, Access::ReadWrite, &expected, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
     let mut entries: Vec<Entry> = loaded.index.iter().collect();
     entries.sort_by_key(|entry| entry.id);
     change(&mut entries);
     let row = |entry: Entry| Row { entry, extra: loaded.index.extra(entry.id).copied().unwrap_or_default() };
     let changes = Changes { upserts: entries.into_iter().map(row).collect(), removed: Vec::new() };
     drop(loaded.disk);
-    let mut index = DiskIndex::create(&OsDisk, &path, identity, CACHE_BYTES_DEFAULT).unwrap();
+    let mut index = DiskIndex::create(&OsDisk, &path, identity, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
     index.flush(&changes, &loaded.meta).unwrap();
     index.close().unwrap();
 }

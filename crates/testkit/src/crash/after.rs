@@ -16,8 +16,10 @@ use super::{Sweep, Swept};
 
 /// What may be found after a crash.
 pub(super) struct Allowed<'a> {
-    /// The acknowledged state and the one under way.
-    states: [&'a StoreState; 2],
+    /// After a power cut: the last state that was durable, those acknowledged behind it, and the one under way.
+    power_cut: &'a [&'a StoreState],
+    /// After a kill: the last acknowledged one and the one under way.
+    kill: &'a [&'a StoreState],
     /// The same of the checkpoint.
     saved: [Option<&'a StoreState>; 2],
     /// Numbers that are used up.
@@ -25,16 +27,19 @@ pub(super) struct Allowed<'a> {
 }
 
 impl<'a> Allowed<'a> {
-    /// Of all states of a workload, those between the last acknowledged one and the next.
+    /// Of all states of a workload, those from the last durable one to the one behind the last acknowledged one.
     pub(super) fn between(
-        states: &[&'a StoreState],
+        states: &'a [&'a StoreState],
+        durable: usize,
         acknowledged: usize,
         saved: &[Option<&'a StoreState>],
         saved_count: usize,
     ) -> Self {
         let next = |count: usize, len: usize| (count + 1).min(len - 1);
+        let under_way = next(acknowledged, states.len());
         Self {
-            states: [states[acknowledged], states[next(acknowledged, states.len())]],
+            power_cut: &states[durable..=under_way],
+            kill: &states[acknowledged..=under_way],
             saved: [saved[saved_count], saved[next(saved_count, saved.len())]],
             used: Numbers::default(),
         }
@@ -46,11 +51,19 @@ impl<'a> Allowed<'a> {
     }
 
     pub(super) fn acknowledged(&self) -> &'a StoreState {
-        self.states[0]
+        self.kill[0]
     }
 
     pub(super) fn under_way(&self) -> &'a StoreState {
-        self.states[1]
+        self.kill[self.kill.len() - 1]
+    }
+
+    /// The states that this end may leave.
+    fn states(&self, end: End) -> &'a [&'a StoreState] {
+        match end {
+            End::PowerCut(_) => self.power_cut,
+            End::Kill => self.kill,
+        }
     }
 }
 
@@ -68,8 +81,9 @@ impl Sweep<'_> {
         let store = store::open_in_turn(disk).unwrap_or_else(|error| panic!("{crash}\ndoes not open: {error}"));
         let recovery = disk.trace();
         let found = StoreState::of(&store).unwrap_or_else(|error| panic!("{crash}\ncannot be read: {error}"));
-        if !allowed.states.contains(&&found) {
-            let diffs: Vec<String> = allowed.states.iter().map(|allowed| found.diff(allowed)).collect();
+        let states = allowed.states(crash.end);
+        if !states.contains(&&found) {
+            let diffs: Vec<String> = states.iter().map(|allowed| found.diff(allowed)).collect();
             panic!("{crash}\nfound / allowed:\n{}", diffs.join("or\n"));
         }
         if let Some((path, _)) = &self.saved {
@@ -86,8 +100,12 @@ impl Sweep<'_> {
         };
         if crash.depth < depth && (crash.depth > 0 || chosen.is_multiple_of(self.within_every)) {
             // What a power cut left is durable. What a killed process left may still be lost before it was ever served.
-            let states = if let End::Kill = crash.end { allowed.states } else { [&found, &found] };
-            self.crash_within(dead, crash, &recovery, depth, &Allowed { states, ..*allowed }, swept);
+            let found = [&found];
+            let (power_cut, kill) = match crash.end {
+                End::PowerCut(_) => (&found[..], &found[..]),
+                End::Kill => (allowed.power_cut, allowed.kill),
+            };
+            self.crash_within(dead, crash, &recovery, depth, &Allowed { power_cut, kill, ..*allowed }, swept);
         }
         found
     }

@@ -57,6 +57,10 @@ pub(super) fn last_segment(disk: &SimDisk) -> u64 {
 pub struct Run {
     pub(super) disk: SimDisk,
     pub(super) acknowledged: usize,
+    /// How many of those were known to be durable when the run last looked.
+    pub(super) durable: usize,
+    /// The last LSN of each acknowledged state.
+    lsns: Vec<Lsn>,
     pub(super) saved: usize,
     pub(super) first_point: u64,
     learns: bool,
@@ -71,7 +75,8 @@ pub struct Run {
 impl Run {
     pub(super) fn new(disk: SimDisk, learns: bool) -> Self {
         let (states, saved_states, numbers) = Default::default();
-        Self { disk, acknowledged: 0, saved: 0, first_point: 0, learns, states, saved_states, numbers }
+        let (acknowledged, durable, lsns) = Default::default();
+        Self { disk, acknowledged, durable, lsns, saved: 0, first_point: 0, learns, states, saved_states, numbers }
     }
 
     /// The disk to work on.
@@ -88,6 +93,15 @@ impl Run {
         store::open_in_turn(&self.disk)
     }
 
+    /// Opens the store as a Buffered one that syncs when it is told to, or must, and not in the background: every run then
+    /// takes the same operations.
+    ///
+    /// # Errors
+    /// As for [`rollstore::Options::open`].
+    pub fn open_buffered(&self) -> rollstore::Result<RolloutStore> {
+        store::open_buffered_in_turn(&self.disk)
+    }
+
     /// Whether this is the run without faults whose states are taken down: others need not compute what they compare.
     #[must_use]
     pub fn learns(&self) -> bool {
@@ -99,16 +113,25 @@ impl Run {
         self.first_point = self.disk.operation_count();
     }
 
-    /// What was asked for returned Ok: from here on the store's present state must survive.
+    /// What was asked for returned Ok: from here on the store's present state must survive a kill, and a power cut once it is
+    /// durable, which in a Synced store it is.
     ///
     /// # Errors
     /// What reading the store met.
     pub fn acknowledge(&mut self, store: &RolloutStore) -> rollstore::Result<()> {
         self.acknowledged += 1;
+        self.lsns.push(store.stats()?.last_lsn);
+        self.look_what_is_durable(store);
         if self.learns {
             self.learn(store)?;
         }
         Ok(())
+    }
+
+    /// From here on what the store calls durable must survive a power cut.
+    pub fn look_what_is_durable(&mut self, store: &RolloutStore) {
+        let durable = store.durable_lsn();
+        self.durable = self.lsns.partition_point(|lsn| *lsn <= durable);
     }
 
     /// The same while the store is not open.
@@ -117,6 +140,9 @@ impl Run {
     /// What opening and reading the store met.
     pub fn acknowledge_closed(&mut self) -> rollstore::Result<()> {
         self.acknowledged += 1;
+        // What closed is durable, whatever its LSN.
+        self.lsns.push(self.lsns.last().copied().unwrap_or(Lsn::NONE));
+        self.durable = self.acknowledged;
         if self.learns {
             let disk = Arc::new(self.disk.clone());
             self.learn(&store::options(disk).read_only(true).open(DIR)?)?;

@@ -11,6 +11,7 @@ mod frame;
 mod input;
 mod judge;
 mod look;
+mod lossy;
 mod manifest;
 pub mod ops;
 mod planted;

@@ -9,6 +9,7 @@ use rollstore::disk::Disk;
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, SimDisk};
 use rollstore::{Error, ErrorKind, Reason, Rewind, RolloutStore, inspect};
 
+use crate::fuzz::lossy::Lossy;
 use crate::fuzz::{Input, seeds};
 use crate::model::{Model, Op, Part, Row, Rule, Swept};
 use crate::settings::random;
@@ -83,6 +84,12 @@ struct Run {
     model: Model,
     /// What else the next open may find, since something failed.
     pending: Vec<Pending>,
+    /// What a power cut may take back.
+    lossy: Lossy,
+    /// Whether the power went since the last open.
+    power_was_cut: bool,
+    /// Every second opening is a Buffered one.
+    openings: u64,
     /// What may stand at the checkpoint's path; the last one is the newest.
     checkpoints: Vec<Option<Model>>,
     /// The highest versions ever seen.
@@ -111,6 +118,9 @@ impl Run {
             store: Some(store),
             model: Model::default(),
             pending: Vec::new(),
+            lossy: Lossy::default(),
+            power_was_cut: false,
+            openings: 0,
             checkpoints: vec![None],
             issued: (0, 0),
             failed: false,
@@ -159,6 +169,7 @@ impl Run {
             11 => {
                 let struck = self.arm();
                 let closed = self.store.take().map_or(Ok(()), RolloutStore::close);
+                self.closed(&closed);
                 self.settle_fault(closed.err().as_ref(), struck);
                 self.reopen();
             }
@@ -341,7 +352,10 @@ impl Run {
         assert!(now.0 == before.0 || now.0 > self.issued.0, "{what}: ref version {} is given twice", now.0);
         assert!(now.1 == before.1 || now.1 > self.issued.1, "{what}: KL version {} is given twice", now.1);
         self.issued = (self.issued.0.max(now.0), self.issued.1.max(now.1));
-        self.model = next;
+        let before = std::mem::replace(&mut self.model, next);
+        if let Some(store) = &self.store {
+            self.lossy.committed(store, before);
+        }
     }
 
     fn checkpoint(&mut self) {
@@ -385,6 +399,7 @@ impl Run {
     fn restore(&mut self) {
         let Some(saved) = self.check_checkpoint() else { return };
         let closed = self.store.take().map_or(Ok(()), RolloutStore::close);
+        self.closed(&closed);
         self.settle_fault(closed.err().as_ref(), false);
         let struck = self.arm();
         let restored = store::options(Arc::new(self.disk.clone())).restore(CHECKPOINT, DIR);
@@ -404,6 +419,8 @@ impl Run {
     /// Cuts the power and opens what is left.
     fn crash(&mut self, image: CrashImage) {
         self.ran.crashes += 1;
+        self.power_was_cut = true;
+        self.store.iter().for_each(|store| self.lossy.look(store));
         // The store must not write once more when it goes.
         let after = self.disk.crash(image);
         self.store.take().into_iter().for_each(RolloutStore::abandon);
@@ -414,26 +431,34 @@ impl Run {
     /// Opens the store: what was acknowledged is there, and what was under way is there whole or not at all.
     fn reopen(&mut self) {
         if let Some(store) = self.store.take() {
+            self.lossy.look(&store);
             let closed = store.close();
+            self.closed(&closed);
             self.settle_fault(closed.err().as_ref(), false);
         }
         let struck = self.arm();
-        let mut opened = store::open_in_turn(&self.disk);
+        self.openings += 1;
+        let mut opened = self.open();
         self.settle_fault(opened.as_ref().err(), struck || self.is_dead());
         if self.is_dead() {
             (self.ran.crashes, self.ran.within_recovery) = (self.ran.crashes + 1, self.ran.within_recovery + 1);
             let after = self.disk.crash(self.image);
             opened.into_iter().for_each(RolloutStore::abandon);
             self.disk = after;
-            opened = store::open_in_turn(&self.disk);
+            self.power_was_cut = true;
+            opened = self.open();
         } else if opened.is_err() {
-            opened = store::open_in_turn(&self.disk);
+            opened = self.open();
         }
         let store = opened.unwrap_or_else(|error| panic!("does not open: {error}"));
         let found = StoreState::of(&store).unwrap_or_else(|error| panic!("cannot be read: {error}"));
         let versions = (found.ref_version, found.kl_ref_version);
         let found = found.without_lsns();
         let mut allowed = vec![self.model.clone()];
+        if std::mem::take(&mut self.power_was_cut) {
+            allowed.extend(self.lossy.take());
+        }
+        self.lossy.forget();
         for pending in self.pending.drain(..) {
             match pending {
                 Pending::Op(op) => allowed.extend(self.model.after(&op, versions)),
@@ -451,8 +476,24 @@ impl Run {
         (self.model, self.failed) = (known.clone(), false);
     }
 
-    /// No byte of store and checkpoint is damaged.
+    /// What closed well is durable.
+    fn closed(&mut self, closed: &rollstore::Result<()>) {
+        if closed.is_ok() {
+            self.lossy.forget();
+        }
+    }
+
+    fn open(&self) -> rollstore::Result<RolloutStore> {
+        match self.openings % 2 {
+            0 => store::open_in_turn(&self.disk),
+            _ => store::open_buffered_in_turn(&self.disk),
+        }
+    }
+
+    /// No byte of store and checkpoint is damaged. What was committed is durable from here on.
     fn check_sound(&mut self) {
+        let synced = self.store().sync();
+        assert!(synced.is_ok() || self.failed, "{synced:?}");
         self.check_checkpoint();
         let verified = self.store().verify().unwrap_or_else(|error| panic!("verify: {error}"));
         assert!(verified.is_sound(), "the store: {:?}", verified.findings);
