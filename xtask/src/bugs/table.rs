@@ -61,7 +61,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("RelocateWithoutCompare", "D7", "compaction_crash", "f21_rollouts_that_are_changed_while_they_are_moved_are_neither_lost_nor_brought_back"),
     row("UnlinkInputsBeforeManifest", "D1", "compaction_crash", "f21_segments_that_are_dropped_whole_are_gone_and_nothing_else"),
     row("ProgressBeforeResults", "D2", "sweep_crash", "results_and_progress_of_a_micro_batch_are_there_together_or_not_at_all"),
-    row("BeginSweepAnew", "D1", "sweep_restart", "a_sweep_killed_at_100_random_points_computes_every_rollout_once_and_a_micro_batch_a_kill_again"),
+    row("BeginSweepAnew", "D1", "sweep_restart", "progress_outlives_the_index_compaction_and_a_restored_checkpoint"),
     row("WriteInForkedChild", "D10", "forked_child", "p03_a_forked_child_cannot_write_and_takes_nothing_away"),
 ];
 
