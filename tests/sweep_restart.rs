@@ -100,6 +100,7 @@ fn a_sweep_killed_at_100_random_points_computes_every_rollout_once_and_a_micro_b
             let image = CrashImage { seed: random(seed(), kills), style };
             disk = if kills.is_multiple_of(2) { disk.kill() } else { disk.crash(image) };
             kills += 1;
+            assert!(kills < 5 * KILLS * scale(), "{what}: the sweep comes to its end");
         }
         assert!(kills >= KILLS, "{what}: {kills} kills");
         assert_counted(&counts, ROLLOUTS, kills, &what);

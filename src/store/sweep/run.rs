@@ -71,6 +71,8 @@ pub(super) struct Run<'a> {
     resumed: bool,
     /// Whether the budget ended the run.
     spent: bool,
+    /// Whether the last micro-batch left nothing.
+    ended: bool,
     swept: Swept,
 }
 
@@ -95,6 +97,7 @@ impl<'a> Run<'a> {
             attempts_max: None,
             resumed: false,
             spent: false,
+            ended: false,
             swept: Swept::default(),
         }
     }
@@ -116,7 +119,7 @@ impl<'a> Run<'a> {
         self.forget_others();
         self.spent = self.meter.is_nothing();
         let mut goes_on = true;
-        while !self.spent && goes_on {
+        while !self.spent && !self.ended && goes_on {
             if self.swept.micro_batches > 0 && self.meter.is_over(began.elapsed()) {
                 self.spent = true;
                 break;
@@ -131,7 +134,7 @@ impl<'a> Run<'a> {
             })?;
             goes_on = self.store_results(plan, results, &rollouts)?;
         }
-        self.swept.finished = !self.spent && goes_on;
+        self.swept.finished = (self.ended || !self.spent) && goes_on;
         if self.swept.finished {
             self.finish()?;
         }
@@ -293,9 +296,9 @@ impl<'a> Run<'a> {
             }
         }
         let drained = self.queue.is_empty() && !self.more && !self.aside.is_retryable();
-        let ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
+        self.ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
         let mut ops = vec![apply];
-        ops.extend(self.progress(version, ended));
+        ops.extend(self.progress(version, self.ended));
         if planted(Bug::ProgressBeforeResults) {
             self.store.commit(&ops.split_off(1))?;
         }

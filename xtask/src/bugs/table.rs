@@ -69,7 +69,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("FinishWhatWasRead", "D1", "partials", "a_finish_does_not_lose_what_was_appended_meanwhile"),
     row("WriteInForkedChild", "D10", "forked_child", "p03_a_forked_child_cannot_write_and_takes_nothing_away"),
     row("ProgressBeforeResults", "D2", "sweep_crash", "results_and_progress_of_a_micro_batch_are_there_together_or_not_at_all"),
-    row("BeginSweepAnew", "D1", "sweep_restart", "a_sweep_killed_at_100_random_points_computes_every_rollout_once_and_a_micro_batch_a_kill_again"),
+    row("BeginSweepAnew", "D1", "sweep_restart", "progress_outlives_the_index_compaction_and_a_restored_checkpoint"),
 ];
 
 const fn row(bug: &'static str, promise: &'static str, file: &'static str, test: &'static str) -> Row {
