@@ -89,7 +89,8 @@ impl RolloutStore {
     }
 
     /// The highest LSN known to be durable: every commit up to it survives power loss. Each commit tells its LSN
-    /// ([`Committed::lsn`](crate::Committed::lsn)). In a Synced store, nothing beyond it is acknowledged.
+    /// ([`Committed::lsn`](crate::Committed::lsn)). In a Synced store, nothing beyond it is acknowledged. A
+    /// read-only handle tells the last LSN that it read.
     #[must_use]
     pub fn durable_lsn(&self) -> Lsn {
         self.core.group.durable()
