@@ -131,11 +131,6 @@ impl Run {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        if std::env::var("DBG").is_ok() {
-            let names: Vec<_> = self.disk.list(DIR.as_ref()).unwrap_or_default();
-            let cp: Vec<_> = self.disk.list(CHECKPOINT.as_ref()).unwrap_or_default();
-            eprintln!("  store {names:?} cp {cp:?}");
-        }
         match input.below(20) {
             16 | 17 => {
                 let bytes = input.one_of(&[u64::MAX, u64::MAX, 40 << 10, 1]);
@@ -294,9 +289,6 @@ impl Run {
     fn operate(&mut self, op: Op) {
         let struck = self.arm();
         let done = op.run(self.store());
-        if std::env::var("DBG").is_ok() {
-            eprintln!("{op:?} struck {struck} -> {done:?}");
-        }
         self.disk.heal();
         let found = (self.store().ref_version(), self.store().kl_ref_version());
         let expected = self.model.after(&op, found);
@@ -361,9 +353,6 @@ impl Run {
     fn checkpoint(&mut self) {
         let struck = self.arm();
         let made = self.store().checkpoint(CHECKPOINT);
-        if std::env::var("DBG").is_ok() {
-            eprintln!("checkpoint struck {struck} -> {made:?}");
-        }
         self.settle_fault(made.as_ref().err(), struck);
         if made.is_ok() {
             self.checkpoints.clear();
@@ -403,9 +392,6 @@ impl Run {
         self.settle_fault(closed.err().as_ref(), false);
         let struck = self.arm();
         let restored = store::options(Arc::new(self.disk.clone())).restore(CHECKPOINT, DIR);
-        if std::env::var("DBG").is_ok() {
-            eprintln!("restore struck {struck} -> {restored:?}");
-        }
         self.settle_fault(restored.as_ref().err(), struck);
         if restored.is_ok() {
             self.model = saved;
