@@ -51,6 +51,15 @@ pub(super) struct Stored<'a> {
     pub(super) was: Option<SweepProgress>,
 }
 
+/// Why a run ends before it looked for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The budget is spent.
+    Spent,
+    /// The last micro-batch left nothing.
+    Ended,
+}
+
 /// One run.
 #[expect(clippy::struct_excessive_bools, reason = "four facts of a run that come about independently")]
 pub(super) struct Run<'a> {
@@ -70,10 +79,8 @@ pub(super) struct Run<'a> {
     attempts_max: Option<u32>,
     /// Whether the first pass began at a stored place: what failed before the restart lies before it.
     resumed: bool,
-    /// Whether the budget ended the run.
-    spent: bool,
-    /// Whether the last micro-batch left nothing.
-    ended: bool,
+    /// Why the run ends, once it does.
+    stop: Option<Stop>,
     swept: Swept,
 }
 
@@ -97,8 +104,7 @@ impl<'a> Run<'a> {
             after: None,
             attempts_max: None,
             resumed: false,
-            spent: false,
-            ended: false,
+            stop: None,
             swept: Swept::default(),
         }
     }
@@ -118,11 +124,11 @@ impl<'a> Run<'a> {
     {
         let began = Instant::now();
         self.forget_others();
-        self.spent = self.meter.is_nothing();
+        self.stop = self.meter.is_nothing().then_some(Stop::Spent);
         let mut goes_on = true;
-        while !self.spent && !self.ended && goes_on {
+        while self.stop.is_none() && goes_on {
             if self.swept.micro_batches > 0 && self.meter.is_over(began.elapsed()) {
-                self.spent = true;
+                self.stop = Some(Stop::Spent);
                 break;
             }
             let Some(plan) = self.next()? else { break };
@@ -135,7 +141,7 @@ impl<'a> Run<'a> {
             })?;
             goes_on = self.store_results(plan, results, &rollouts)?;
         }
-        self.swept.finished = (self.ended || !self.spent) && goes_on;
+        self.swept.finished = self.stop != Some(Stop::Spent) && goes_on;
         if self.swept.finished {
             self.finish()?;
         }
@@ -145,12 +151,12 @@ impl<'a> Run<'a> {
 
     /// The next micro-batch; `None` where the budget is spent or there is nothing left.
     fn next(&mut self) -> Result<Option<Plan>> {
-        while !self.spent {
+        while self.stop.is_none() {
             let plan = self.plan()?;
             if !plan.is_empty() {
                 return Ok(Some(plan));
             }
-            if self.spent || !self.queue.is_empty() || self.more {
+            if self.stop.is_some() || !self.queue.is_empty() || self.more {
                 continue;
             }
             self.forget_others();
@@ -196,8 +202,8 @@ impl<'a> Run<'a> {
         let mut snapshots: Vec<Snapshot> = Vec::new();
         if self.queue.is_empty() && self.more {
             // There is more: whether it fits need not be looked up where nothing more does.
-            self.spent = self.meter.rollouts_left() == 0;
-            if !self.spent {
+            self.stop = (self.meter.rollouts_left() == 0).then_some(Stop::Spent);
+            if self.stop.is_none() {
                 self.list(&published);
             }
         }
@@ -211,7 +217,7 @@ impl<'a> Run<'a> {
                     break;
                 }
                 if !self.meter.take(entry.token_count) {
-                    self.spent = true;
+                    self.stop = Some(Stop::Spent);
                     break;
                 }
                 snapshots.extend(Snapshot::of(&published, entry.id)?);
@@ -297,9 +303,12 @@ impl<'a> Run<'a> {
             }
         }
         let drained = self.queue.is_empty() && !self.more && !self.aside.is_retryable();
-        self.ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
+        let ended = drained && !(self.resumed && self.is_any_left_behind(rollouts));
+        if ended {
+            self.stop = Some(Stop::Ended);
+        }
         let mut ops = vec![apply];
-        ops.extend(self.progress(version, self.ended));
+        ops.extend(self.progress(version, ended));
         if planted(Bug::ProgressBeforeResults) {
             self.store.commit(&ops.split_off(1))?;
         }
