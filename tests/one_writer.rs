@@ -240,7 +240,7 @@ fn d10_of_eight_processes_that_race_to_create_one_wins_and_the_others_leave_noth
         assert_eq!(store.ids(), [u64::from(winner).into()], "round {round}");
         store.close().unwrap();
         assert_eq!(names(root.path()), ["rollouts"]);
-        let kinds = ["LOCK", "MANIFEST-", "index.redb", "seg-"];
+        let kinds = ["LOCK", "MANIFEST-", "RESERVE", "index.redb", "seg-"];
         for name in names(&dir) {
             let name = name.to_str().unwrap().to_owned();
             assert!(kinds.iter().any(|kind| name.starts_with(kind)) && !name.contains(".tmp"), "{name} is left");
