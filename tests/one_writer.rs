@@ -45,7 +45,10 @@ fn digest(path: &Path) -> u64 {
 /// A digest of each file but the index, which a store writes behind whenever it has the time, and the hidden ones, under
 /// which a network file system keeps what was removed and is still open.
 fn contents(dir: &Path) -> BTreeMap<OsString, u64> {
-    let names = names(dir).into_iter().filter(|name| name != "index.redb" && !name.to_string_lossy().starts_with('.'));
+    // Index and reserve are written by a thread of their own store.
+    let is_written_behind = |name: &OsString| name == "index.redb" || name == "RESERVE";
+    let names = names(dir).into_iter();
+    let names = names.filter(|name| !is_written_behind(name) && !name.to_string_lossy().starts_with('.'));
     names.map(|name| (name.clone(), digest(&dir.join(name)))).collect()
 }
 

@@ -337,8 +337,8 @@ impl RolloutStore {
         // The reservation of another thread may be written and not durable yet.
         if !planted(Bug::HandOutIdsEarly) {
             self.core.group.wait_durable(&self.core, lsn)?;
+            self.core.group.wait(&self.core, lsn)?;
         }
-        self.core.group.wait(&self.core, lsn)?;
         Ok(ids)
     }
 
