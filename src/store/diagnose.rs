@@ -19,7 +19,7 @@ pub struct Help {
     pub all: u64,
 }
 
-/// Why rollouts are fresh or not at one step, in numbers. [`Diagnosis::to_string`] says it in words.
+/// Why rollouts are fresh or not at one step, in numbers. `Display` says it in words.
 ///
 /// A rollout may be counted by several of the flags.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,7 +61,6 @@ enum Stop {
 }
 
 /// One run.
-#[expect(clippy::struct_excessive_bools, reason = "four facts of a run that come about independently")]
 pub(super) struct Run<'a> {
     store: &'a RolloutStore,
     selection: Selection,
