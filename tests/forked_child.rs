@@ -27,7 +27,8 @@ fn store_in(dir: &Path) -> RolloutStore {
 /// The bytes of each file but the index, which a store writes behind whenever it has the time.
 fn contents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
-    let entries = entries.filter(|entry| entry.file_name() != "index.redb");
+    // Both are written by a thread of the parent.
+    let entries = entries.filter(|entry| entry.file_name() != "index.redb" && entry.file_name() != "RESERVE");
     entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
