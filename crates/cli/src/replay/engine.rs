@@ -169,6 +169,8 @@ pub(super) fn open_store(settings: &Settings, place: &Place, resume_step: Option
     // The report tells bytes and segments, which must not hang on when a thread came to give some back.
     let mut options = RolloutStore::options()
         .background_compaction(false)
+        // It may be made again at any time: no space is kept for its end.
+        .reserve_bytes(0)
         .window(settings.window)
         .max_version_lag(settings.lag)
         .run_identity(&settings.identity()?);
