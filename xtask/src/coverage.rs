@@ -71,7 +71,7 @@ log/seal.rs            97               5  94.85%         6                 0   
 store/mod.rs           97               5  94.85%         6                 0   100.00%     83             6  92.77%
 TOTAL                  97               5  94.85%         6                 0   100.00%     83             6  92.77%
 Uncovered Lines:
-/work/src/log/scan.rs: 113, 118
+/project/src/log/scan.rs: 113, 118
 ";
         let shown = of_rooms(report);
         assert!(shown.ends_with("log: 98 of 100 lines, 98.0 %\n"), "{shown}");
