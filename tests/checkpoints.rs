@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rollstore::disk::sim::SimDisk;
 use rollstore::{Checkpointed, ErrorKind, NewRollout, Options, Reason, RolloutStore, Stale};
+use rollstore_testkit::scratch::is_written_behind;
 use rollstore_testkit::values::logp;
 
 fn options() -> Options {
@@ -58,8 +59,6 @@ fn contents(dir: &Path) -> BTreeMap<OsString, u64> {
         std::fs::read(path).unwrap().hash(&mut hasher);
         hasher.finish()
     };
-    // Those two a thread of an open store writes, and a checkpoint has none.
-    let is_written_behind = |name: &OsString| name == "index.redb" || name == "RESERVE";
     let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
     let entries = entries.filter(|entry| !is_written_behind(&entry.file_name()));
     entries.map(|entry| (entry.file_name(), if entry.path().is_dir() { 0 } else { digest(&entry.path()) })).collect()

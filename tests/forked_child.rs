@@ -13,6 +13,7 @@ use std::process::Stdio;
 
 use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
 use rollstore_testkit::child;
+use rollstore_testkit::scratch::is_written_behind;
 
 fn options() -> Options {
     RolloutStore::options().window(8)
@@ -24,11 +25,10 @@ fn store_in(dir: &Path) -> RolloutStore {
     store
 }
 
-/// The bytes of each file but the index, which a store writes behind whenever it has the time.
+/// The bytes of each file but those that the parent writes behind.
 fn contents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
-    // Both are written by a thread of the parent.
-    let entries = entries.filter(|entry| entry.file_name() != "index.redb" && entry.file_name() != "RESERVE");
+    let entries = entries.filter(|entry| !is_written_behind(&entry.file_name()));
     entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 

@@ -13,6 +13,7 @@ use std::thread;
 
 use rollstore::{Error, ErrorKind, NewRollout, Options, RolloutStore};
 use rollstore_testkit::child;
+use rollstore_testkit::scratch::is_written_behind;
 
 fn options() -> Options {
     RolloutStore::options().window(8)
@@ -42,11 +43,9 @@ fn digest(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// A digest of each file but the index, which a store writes behind whenever it has the time, and the hidden ones, under
-/// which a network file system keeps what was removed and is still open.
+/// A digest of each file but those that a store writes behind, and the hidden ones, under which a network file system keeps
+/// what was removed and is still open.
 fn contents(dir: &Path) -> BTreeMap<OsString, u64> {
-    // Index and reserve are written by a thread of their own store.
-    let is_written_behind = |name: &OsString| name == "index.redb" || name == "RESERVE";
     let names = names(dir).into_iter();
     let names = names.filter(|name| !is_written_behind(name) && !name.to_string_lossy().starts_with('.'));
     names.map(|name| (name.clone(), digest(&dir.join(name)))).collect()

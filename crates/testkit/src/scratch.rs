@@ -3,6 +3,7 @@
 //! May touch the public API alone. Knows nothing of faults.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rollstore::{Error, ErrorKind, NewRollout, Options, Plan, Results, RolloutId, RolloutStore};
@@ -63,6 +64,13 @@ impl Scratch {
         RolloutStore::restore(checkpoint, self.store_dir()).expect("the checkpoint is restored");
         self.open()
     }
+}
+
+/// Whether a name in a store's directory is of a file that a thread of the open store writes when it has the time: a test that
+/// compares files leaves these out.
+#[must_use]
+pub fn is_written_behind(name: &OsStr) -> bool {
+    name == "index.redb" || name == "RESERVE"
 }
 
 /// Ids of these numbers.
