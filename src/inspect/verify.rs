@@ -14,9 +14,9 @@ use crate::ids::{Lsn, RolloutId};
 use crate::inspect::walk::{Step, walk};
 use crate::log::event::Event;
 use crate::log::seal::read_footer;
-use crate::log::segment::{damage_of, fault_at};
+use crate::log::segment::{ReadMode, damage_of, fault_at};
 use crate::log::source::Source;
-use crate::recovery::{manifests, scan_unsealed};
+use crate::recovery::{Request, Survey, manifests, scan_unsealed};
 
 /// One damaged place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +139,24 @@ impl Verifier<'_> {
                 self.note(&error)?;
             }
         }
+        // What is said to be sound opens: the manifest may contradict frames of which each is whole.
+        if self.seen.is_sound()
+            && let Err(error) = self.open(manifest)
+        {
+            self.note(&error)?;
+        }
         Ok(())
+    }
+
+    fn open(&self, manifest: &Manifest) -> Result<()> {
+        let request = Request {
+            disk: self.disk,
+            dir: self.dir,
+            access: Access::Read,
+            read_mode: ReadMode { mapped: false, recheck_always: false },
+            index_cache_bytes: 0,
+        };
+        Survey::read(&request, manifest.clone())?.check_facts(self.disk)
     }
 
     /// Takes damage down; any other error ends the verification.

@@ -128,6 +128,11 @@ impl Survey {
         }
     }
 
+    /// Reads what an open without an index would read too: where this succeeds, the store opens.
+    pub(crate) fn check_facts(&self, disk: &dyn Disk) -> Result<()> {
+        self.listed.iter().try_for_each(|listed| facts::read(disk, listed, &mut 0).map(drop))
+    }
+
     /// The state at the end of the log.
     pub(crate) fn end_state(&self) -> State {
         let mut state = self.state.clone();
