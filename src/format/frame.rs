@@ -55,7 +55,7 @@ pub(crate) struct FrameHeader {
     pub(crate) insert_lsn: Lsn,
     pub(crate) born_step: u64,
     pub(crate) ref_version: u64,
-    /// Bytes of the arrays between header and descriptor: a multiple of 64.
+    /// Bytes of the arrays behind the descriptor: a multiple of 64.
     pub(crate) body_len: u64,
     pub(crate) meta_len: u32,
     /// CRC-32 of the descriptor's bytes.
@@ -125,7 +125,7 @@ impl FrameHeader {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(Fault::too_short("frame header", HEADER_BYTES, bytes.len()));
         };
-        let raw: RawHeader = bytemuck::pod_read_unaligned(bytes);
+        let raw: &RawHeader = &bytemuck::pod_read_unaligned(bytes);
         if raw.magic != MAGIC {
             let (expected, found) = (format_args!("{MAGIC:#010x}"), format_args!("{:#010x}", raw.magic));
             return Err(Fault::damaged("frame magic", 0, expected, found));
@@ -134,14 +134,27 @@ impl FrameHeader {
         if raw.header_crc != computed {
             return Err(Fault::checksum("frame header", 4, raw.header_crc, computed));
         }
-        let header = Self::of_raw(&raw)?;
+        let header = Self::of_raw(raw)?;
         header.check_lengths()?;
         Ok(header)
     }
 
-    /// Bytes of the whole frame: header, arrays, descriptor and the padding to 64.
+    /// Reads a header that passed [`FrameHeader::decode`] in this place before, and whose bytes never change.
+    pub(crate) fn decode_again(bytes: &[u8]) -> Result<Self, Fault> {
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(Fault::too_short("frame header", HEADER_BYTES, bytes.len()));
+        };
+        Self::of_raw(&bytemuck::pod_read_unaligned(bytes))
+    }
+
+    /// Bytes in front of the arrays: header, descriptor and the padding to 64.
+    pub(crate) fn body_start(&self) -> u64 {
+        HEADER_LEN.saturating_add(u64::from(self.meta_len).next_multiple_of(FRAME_ALIGN))
+    }
+
+    /// Bytes of the whole frame.
     pub(crate) fn frame_len(&self) -> u64 {
-        HEADER_LEN.saturating_add(self.body_len).saturating_add(u64::from(self.meta_len).next_multiple_of(FRAME_ALIGN))
+        self.body_start().saturating_add(self.body_len)
     }
 
     /// The fields, where this format knows what they say.

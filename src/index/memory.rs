@@ -66,6 +66,13 @@ impl MemoryIndex {
         self.extras.get(&self.slab.find(id)?)
     }
 
+    /// What is known of a live rollout, all of it.
+    pub(crate) fn get_with_extra(&self, id: RolloutId) -> Option<(Entry, Extra)> {
+        let slot = self.slab.find(id)?;
+        let extra = if self.extras.is_empty() { None } else { self.extras.get(&slot).copied() };
+        Some((self.entry(slot), extra.unwrap_or_default()))
+    }
+
     /// All live rollouts, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         self.slab.iter().map(|slot| self.entry(slot))

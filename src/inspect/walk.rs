@@ -74,17 +74,16 @@ pub(crate) fn walk(
 
 /// Bytes that no checksum covers are zero: between arrays, and behind the descriptor.
 fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<(), Refused> {
-    let arrays = frame.offset + HEADER_BYTES as u64;
-    let meta_start = arrays.saturating_add(frame.header.body_len);
-    let meta_end = meta_start.saturating_add(u64::from(frame.header.meta_len));
+    let meta_end = frame.offset.saturating_add(HEADER_BYTES as u64).saturating_add(u64::from(frame.header.meta_len));
+    let arrays = frame.offset.saturating_add(frame.header.body_start());
     let frame_end = frame.offset.saturating_add(frame.header.frame_len());
-    let mut gaps = Vec::new();
+    let mut gaps = vec![meta_end..arrays];
     let mut covered = arrays;
     for range in scan.column_ranges(frame, bytes_read)? {
         gaps.push(covered..arrays.saturating_add(range.start));
         covered = arrays.saturating_add(range.end);
     }
-    gaps.extend([covered..meta_start, meta_end..frame_end]);
+    gaps.push(covered..frame_end);
     for gap in gaps {
         let len = gap.end.saturating_sub(gap.start);
         // Arrays begin at the next boundary: a sound frame has no longer gap.

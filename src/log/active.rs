@@ -74,7 +74,7 @@ impl Active {
         let mut slices = Vec::with_capacity(frames.len() * 6);
         for (frame, (_, header)) in frames.iter().zip(&headers) {
             slices.push(IoSlice::new(header));
-            for bytes in frame.arrays.iter().chain([&frame.meta]) {
+            for bytes in [&frame.meta].into_iter().chain(&frame.arrays) {
                 slices.push(IoSlice::new(bytes));
                 slices.push(IoSlice::new(padding(bytes.len())));
             }
@@ -134,7 +134,7 @@ impl Active {
             return;
         }
         self.segment.mark_verified(offset);
-        let mut at = offset + HEADER_BYTES as u64;
+        let mut at = offset + frame.body_start();
         for array in &frame.arrays {
             self.segment.mark_verified(at);
             at += padded(array.len());
@@ -225,7 +225,11 @@ fn padding(len: usize) -> &'static [u8] {
 impl NewFrame<'_> {
     /// Bytes in the log, padding included.
     pub(crate) fn frame_len(&self) -> u64 {
-        HEADER_BYTES as u64 + self.body_len() + padded(self.meta.len())
+        self.body_start() + self.body_len()
+    }
+
+    fn body_start(&self) -> u64 {
+        HEADER_BYTES as u64 + padded(self.meta.len())
     }
 
     fn body_len(&self) -> u64 {

@@ -101,7 +101,7 @@ impl Segment {
     }
 
     /// The bytes of a range below the published end.
-    pub(crate) fn bytes(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Bytes<'_>> {
         let published = self.published.load(Ordering::Acquire);
         if range.start > range.end || range.end > published {
             return Err(self.damage(
@@ -110,7 +110,7 @@ impl Segment {
                 format!("an end at {published}"),
             ));
         }
-        let Some(file) = &self.file else { return Ok(Bytes::Mapped { segment: Arc::clone(self), range }) };
+        let Some(file) = &self.file else { return Ok(Bytes::Mapped(self.mapped(range).unwrap_or_default())) };
         let len =
             usize::try_from(range.end - range.start).map_err(|_| Error::new(ErrorKind::Io, "range exceeds memory"))?;
         let mut buffer = AlignedBuf::zeroed(len);
@@ -133,7 +133,8 @@ impl Segment {
         populated.map_err(|error| Error::io(format_args!("read {len} bytes at {start}"), &self.path, error))
     }
 
-    fn is_verified(&self, offset: u64) -> bool {
+    /// Whether this process checked the object at `offset`, and need not again.
+    pub(crate) fn is_verified(&self, offset: u64) -> bool {
         !self.recheck_always && self.verified.contains(offset)
     }
 
@@ -188,26 +189,18 @@ pub(crate) fn damage_of(path: &Path, offset: u64, fault: Fault) -> Result<Damage
 
 /// Bytes of a segment: in place, or a copy aligned to 64 bytes.
 #[derive(Debug)]
-pub(crate) enum Bytes {
-    /// A range of the segment's map, which stays mapped as long as this lives.
-    Mapped {
-        /// The segment.
-        segment: Arc<Segment>,
-        /// The range, below the published end.
-        range: Range<u64>,
-    },
-    /// A copy.
+pub(crate) enum Bytes<'a> {
+    Mapped(&'a [u8]),
     Copied(AlignedBuf),
 }
 
-impl Deref for Bytes {
+impl Deref for Bytes<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
             Self::Copied(buffer) => buffer,
-            // The range was below the published end when this was made, and that end only grows.
-            Self::Mapped { segment, range } => segment.mapped(range.clone()).unwrap_or_default(),
+            Self::Mapped(bytes) => bytes,
         }
     }
 }

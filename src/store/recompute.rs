@@ -99,7 +99,7 @@ impl RolloutStore {
                 fresh += 1;
             } else if planned.insert(entry.id) {
                 again += u64::from(!staleness.missing);
-                plan.push(position, snapshot.open(&state, &self.core.rules)?, entry.old_lsn);
+                plan.push(position, snapshot.open(&self.core.rules)?, entry.old_lsn);
             }
         }
         self.core.usage.asked(ids.len() as u64, fresh, first_time);
@@ -145,7 +145,7 @@ impl RolloutStore {
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for snapshot in snapshots {
             let (id, insert_lsn, replaces) = (snapshot.entry.id, snapshot.entry.insert_lsn, snapshot.entry.old_lsn);
-            match snapshot.open(&state, &rules) {
+            match snapshot.open(&rules) {
                 Ok(rollout) => plan.push(plan.len(), rollout, replaces),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
                     tracing::warn!(%id, %error, "a rollout that is due cannot be read and is left out");
@@ -172,7 +172,7 @@ impl RolloutStore {
             let (id, kl) = (snapshot.entry.id, snapshot.extra.kl);
             if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
                 let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
-                plan.push(position, snapshot.open(&state, &self.core.rules)?, replaces);
+                plan.push(position, snapshot.open(&self.core.rules)?, replaces);
             }
         }
         Ok(plan)
@@ -235,12 +235,9 @@ impl RolloutStore {
             given.extend(results.ids());
             self.apply(plan, results)?;
         }
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            (Snapshot::of_all(&published, ids)?, Arc::clone(&published.state))
-        };
+        let snapshots = Snapshot::of_all(&self.core.published.read(), ids)?;
         let serve = |snapshot: Snapshot| {
-            let rollout = snapshot.open(&state, &self.core.rules)?;
+            let rollout = snapshot.open(&self.core.rules)?;
             let id = rollout.id();
             let is_new = rollout.insert_lsn() > as_of;
             let is_result = (rollout.ref_version(), rollout.born_step()) == (version, step);

@@ -8,7 +8,6 @@ use crate::index::{Entry, Extra};
 use crate::log::event::Incarnation;
 use crate::log::frame::Frame;
 use crate::log::segment::Segment;
-use crate::state::State;
 use crate::store::core::Published;
 use crate::store::rules::Rules;
 use crate::store::view::Rollout;
@@ -32,7 +31,7 @@ impl Part {
         if let Some(frame) = self.frame.get() {
             return Ok(frame);
         }
-        let frame = Frame::open(&self.segment, self.at, id, self.lsn).map_err(|error| error.of(id))?;
+        let frame = Frame::open(Arc::clone(&self.segment), self.at, id, self.lsn).map_err(|error| error.of(id))?;
         Ok(self.frame.get_or_init(|| frame))
     }
 }
@@ -42,6 +41,8 @@ impl Part {
 pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
     pub(crate) extra: Extra,
+    /// Advances of the ref version since that of the old logps.
+    lag: Option<u64>,
     segment: Arc<Segment>,
     old: Option<Box<Part>>,
     kl: Option<Box<Part>>,
@@ -51,12 +52,12 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Looks a rollout up; `None` where it is not live.
     pub(crate) fn of(published: &Published, id: RolloutId) -> Result<Option<Self>> {
-        let Some(entry) = published.index.get(id) else { return Ok(None) };
-        let extra = published.index.extra(id).copied().unwrap_or_default();
+        let Some((entry, extra)) = published.index.get_with_extra(id) else { return Ok(None) };
         let part = |at: Location, lsn| (at != entry.insert).then(|| Part::new(published, at, lsn)).transpose();
         Ok(Some(Self {
             entry,
             extra,
+            lag: published.state.ref_clock.lag(entry.ref_version),
             segment: published.segment(entry.insert.segment)?,
             old: part(entry.old, entry.old_lsn)?,
             kl: extra.kl.map(|kl| part(kl.at, kl.lsn)).transpose()?.flatten(),
@@ -78,11 +79,11 @@ impl Snapshot {
     }
 
     /// Opens the view.
-    pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, extra, segment, old, kl, first_old } = self;
+    pub(crate) fn open(self, rules: &Rules) -> Result<Rollout> {
+        let Self { entry, extra, lag, segment, old, kl, first_old } = self;
         let insert =
-            Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
-        Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
+            Frame::open(segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
+        Ok(Rollout { entry, extra, rules: *rules, lag, insert, old, kl, first_old })
     }
 }
 
