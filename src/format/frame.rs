@@ -92,6 +92,35 @@ pub(crate) fn could_be_header(bytes: &[u8]) -> bool {
     bytes.first_chunk() == Some(&MAGIC.to_le_bytes())
 }
 
+/// Bytes in front of the arrays of a frame: header, descriptor of this length and the padding to 64.
+pub(crate) fn body_start(meta_len: u32) -> u64 {
+    HEADER_LEN.saturating_add(u64::from(meta_len).next_multiple_of(FRAME_ALIGN))
+}
+
+/// What a reader of a rollout's frame needs of its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameBrief {
+    pub(crate) lsn: Lsn,
+    pub(crate) rollout: RolloutId,
+    pub(crate) ref_version: u64,
+    pub(crate) body_len: u64,
+    pub(crate) meta_len: u32,
+}
+
+impl FrameBrief {
+    /// Reads it off a header that passed [`FrameHeader::decode`] in its place before, and whose bytes never change.
+    pub(crate) fn of_checked(bytes: &[u8]) -> Option<Self> {
+        let raw: RawHeader = bytemuck::pod_read_unaligned(bytes.first_chunk::<HEADER_BYTES>()?);
+        Some(Self {
+            lsn: Lsn::new(raw.lsn),
+            rollout: RolloutId::new(raw.rollout_id),
+            ref_version: raw.ref_version,
+            body_len: raw.body_len,
+            meta_len: raw.meta_len,
+        })
+    }
+}
+
 impl FrameHeader {
     /// The bytes for the place that `seed` names.
     pub(crate) fn encode(&self, seed: &FrameSeed) -> [u8; HEADER_BYTES] {
@@ -139,17 +168,15 @@ impl FrameHeader {
         Ok(header)
     }
 
-    /// Reads a header that passed [`FrameHeader::decode`] in this place before, and whose bytes never change.
-    pub(crate) fn decode_again(bytes: &[u8]) -> Result<Self, Fault> {
-        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(Fault::too_short("frame header", HEADER_BYTES, bytes.len()));
-        };
-        Self::of_raw(&bytemuck::pod_read_unaligned(bytes))
+    /// What a reader of the frame needs of its header.
+    pub(crate) fn brief(&self) -> FrameBrief {
+        let Self { lsn, rollout, ref_version, body_len, meta_len, .. } = *self;
+        FrameBrief { lsn, rollout, ref_version, body_len, meta_len }
     }
 
-    /// Bytes in front of the arrays: header, descriptor and the padding to 64.
+    /// Bytes in front of the arrays.
     pub(crate) fn body_start(&self) -> u64 {
-        HEADER_LEN.saturating_add(u64::from(self.meta_len).next_multiple_of(FRAME_ALIGN))
+        body_start(self.meta_len)
     }
 
     /// Bytes of the whole frame.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::disk::aligned::AlignedBuf;
 use crate::error::Result;
 use crate::format::dtype::DType;
-use crate::format::frame::{FrameHeader, HEADER_BYTES};
+use crate::format::frame::{FrameBrief, FrameHeader, HEADER_BYTES, body_start};
 use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, directory, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::log::segment::{Bytes, Segment};
@@ -20,7 +20,7 @@ use crate::planted::{Bug, planted};
 pub(crate) struct Frame {
     segment: Arc<Segment>,
     offset: u64,
-    pub(crate) header: FrameHeader,
+    brief: FrameBrief,
     /// What was copied, where the segment is not mapped.
     copied: Option<Box<Copied>>,
 }
@@ -42,18 +42,29 @@ pub(crate) struct RawColumn<'a> {
 impl Frame {
     /// Opens the frame at `location`, which must be frame `lsn` of rollout `id`. What this process checked before is not
     /// checked again.
+    #[inline]
     pub(crate) fn open(segment: Arc<Segment>, location: Location, id: RolloutId, lsn: Lsn) -> Result<Self> {
         let offset = location.offset_bytes();
-        let header = read_header(&segment, offset)?;
-        if (header.rollout != id || header.lsn != lsn) && !planted(Bug::AnyFrame) {
+        if let Some(brief) = checked_before(&segment, offset)
+            && (brief.rollout, brief.lsn) == (id, lsn)
+        {
+            return Ok(Self { segment, offset, brief, copied: None });
+        }
+        Self::open_checking(segment, offset, id, lsn)
+    }
+
+    #[cold]
+    fn open_checking(segment: Arc<Segment>, offset: u64, id: RolloutId, lsn: Lsn) -> Result<Self> {
+        let header_end = offset.saturating_add(HEADER_BYTES as u64);
+        segment.populate_once(offset, offset..header_end)?;
+        let header = FrameHeader::decode(&*segment.bytes(offset..header_end)?, &segment.seed(offset))
+            .map_err(|fault| segment.fault(offset, fault))?;
+        if (header.rollout, header.lsn) != (id, lsn) && !planted(Bug::AnyFrame) {
             let expected = format!("frame {lsn} of rollout {id}");
             let found = format!("frame {} of rollout {}", header.lsn, header.rollout);
             return Err(segment.damage(offset, expected, found));
         }
-        if segment.is_verified(offset) && !segment.copies() {
-            return Ok(Self { segment, offset, header, copied: None });
-        }
-        let meta_range = meta_range(offset, &header);
+        let meta_range = meta_range(offset, header.meta_len);
         let meta_start = meta_range.start;
         let meta = segment.bytes(meta_range.clone())?;
         segment.verify_once(offset, meta_range, || {
@@ -71,22 +82,22 @@ impl Frame {
                 Some(Box::new(Copied { meta, columns }))
             }
         };
-        Ok(Self { segment, offset, header, copied })
+        Ok(Self { segment, offset, brief: header.brief(), copied })
     }
 
     /// Refuses a frame whose log-probs are of another version than the one they are to be served under.
     pub(crate) fn check_version(&self, version: u64) -> Result<()> {
-        if self.header.ref_version == version {
+        if self.brief.ref_version == version {
             return Ok(());
         }
-        let (expected, found) = (format!("log-probs of version {version}"), self.header.ref_version);
-        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.header.rollout))
+        let (expected, found) = (format!("log-probs of version {version}"), self.brief.ref_version);
+        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.brief.rollout))
     }
 
     /// The descriptor, read in place.
     pub(crate) fn meta(&self) -> Result<&ArchivedRolloutMeta> {
         let meta_offset = self.offset.saturating_add(HEADER_BYTES as u64);
-        rollout_meta(self.meta_bytes(), self.header.body_len).map_err(|fault| self.segment.fault(meta_offset, fault))
+        rollout_meta(self.meta_bytes(), self.brief.body_len).map_err(|fault| self.segment.fault(meta_offset, fault))
     }
 
     /// The array of a column, by the descriptor's directory alone.
@@ -97,12 +108,12 @@ impl Frame {
     fn meta_bytes(&self) -> &[u8] {
         match &self.copied {
             Some(copied) => &copied.meta,
-            None => self.segment.mapped(meta_range(self.offset, &self.header)).unwrap_or_default(),
+            None => self.segment.mapped(meta_range(self.offset, self.brief.meta_len)).unwrap_or_default(),
         }
     }
 
     fn arrays_offset(&self) -> u64 {
-        self.offset.saturating_add(self.header.body_start())
+        self.offset.saturating_add(body_start(self.brief.meta_len))
     }
 
     /// The bytes of a column of this frame's descriptor.
@@ -123,9 +134,9 @@ impl Frame {
                     "checksum {:#010x} over {} bytes of rollout {}",
                     column.crc,
                     bytes.len(),
-                    self.header.rollout
+                    self.brief.rollout
                 );
-                Err(self.segment.damage(start, expected, format!("{found:#010x}")).of(self.header.rollout))
+                Err(self.segment.damage(start, expected, format!("{found:#010x}")).of(self.brief.rollout))
             })?;
         }
         Ok(RawColumn { dtype: column.dtype, bytes })
@@ -146,19 +157,13 @@ impl Frame {
     }
 }
 
-fn read_header(segment: &Segment, offset: u64) -> Result<FrameHeader> {
-    let range = offset..offset.saturating_add(HEADER_BYTES as u64);
-    let bytes = segment.bytes(range.clone())?;
-    let header = if segment.is_verified(offset) {
-        FrameHeader::decode_again(&bytes)
-    } else {
-        segment.populate_once(offset, range)?;
-        FrameHeader::decode(&bytes, &segment.seed(offset))
-    };
-    header.map_err(|fault| segment.fault(offset, fault))
+/// The header of a mapped frame that this process checked before.
+fn checked_before(segment: &Segment, offset: u64) -> Option<FrameBrief> {
+    let header = offset..offset.saturating_add(HEADER_BYTES as u64);
+    FrameBrief::of_checked(segment.mapped(header).filter(|_| segment.is_verified(offset))?)
 }
 
-fn meta_range(offset: u64, header: &FrameHeader) -> Range<u64> {
+fn meta_range(offset: u64, meta_len: u32) -> Range<u64> {
     let start = offset.saturating_add(HEADER_BYTES as u64);
-    start..start.saturating_add(u64::from(header.meta_len))
+    start..start.saturating_add(u64::from(meta_len))
 }

@@ -95,11 +95,6 @@ impl Segment {
         FrameSeed { salt: self.salt, segment: self.id, offset }
     }
 
-    /// Whether reads copy.
-    pub(crate) fn copies(&self) -> bool {
-        self.map.is_none()
-    }
-
     /// The bytes of a range below the published end.
     pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Bytes<'_>> {
         let published = self.published.load(Ordering::Acquire);
@@ -117,6 +112,15 @@ impl Segment {
         file.read_exact_at(&mut buffer, range.start)
             .map_err(|error| Error::io(format_args!("read {len} bytes at {}", range.start), &self.path, error))?;
         Ok(Bytes::Copied(buffer))
+    }
+
+    /// Says that the frame at this place will be read soon.
+    pub(crate) fn prefetch(&self, at: Location) {
+        /// Header, descriptor of a few columns and the first values.
+        const HEAD_BYTES: u64 = 384;
+        let Some(map) = &self.map else { return };
+        let start = at.offset_bytes();
+        map.prefetch(start..start.saturating_add(HEAD_BYTES).min(self.published_bytes()));
     }
 
     /// The mapped bytes of a range; `None` where reads copy.

@@ -169,7 +169,7 @@ impl RolloutStore {
         let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
         for (position, snapshot) in snapshots.into_iter().enumerate() {
-            let (id, kl) = (snapshot.entry.id, snapshot.extra.kl);
+            let (id, kl) = (snapshot.entry.id, snapshot.newest_kl);
             if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
                 let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
                 plan.push(position, snapshot.open(&self.core.rules)?, replaces);

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::ids::{Location, Lsn, RolloutId};
-use crate::index::{Entry, Extra};
+use crate::index::{Entry, KlEntry};
 use crate::log::event::Incarnation;
 use crate::log::frame::Frame;
 use crate::log::segment::Segment;
@@ -23,7 +23,9 @@ pub(crate) struct Part {
 
 impl Part {
     fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Box<Self>> {
-        Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
+        let segment = published.segment(at.segment)?;
+        segment.prefetch(at);
+        Ok(Box::new(Self { segment, at, lsn, frame: OnceLock::new() }))
     }
 
     /// The frame, which must be of rollout `id`.
@@ -40,7 +42,8 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
-    pub(crate) extra: Extra,
+    /// The newest KL reference log-probs.
+    pub(crate) newest_kl: Option<KlEntry>,
     /// Advances of the ref version since that of the old logps.
     lag: Option<u64>,
     segment: Arc<Segment>,
@@ -51,14 +54,17 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Looks a rollout up; `None` where it is not live.
+    #[inline]
     pub(crate) fn of(published: &Published, id: RolloutId) -> Result<Option<Self>> {
         let Some((entry, extra)) = published.index.get_with_extra(id) else { return Ok(None) };
+        let segment = published.segment(entry.insert.segment)?;
+        segment.prefetch(entry.insert);
         let part = |at: Location, lsn| (at != entry.insert).then(|| Part::new(published, at, lsn)).transpose();
         Ok(Some(Self {
             entry,
-            extra,
+            newest_kl: extra.kl,
             lag: published.state.ref_clock.lag(entry.ref_version),
-            segment: published.segment(entry.insert.segment)?,
+            segment,
             old: part(entry.old, entry.old_lsn)?,
             kl: extra.kl.map(|kl| part(kl.at, kl.lsn)).transpose()?.flatten(),
             first_old: extra.first_old.map(|first| part(first.at, first.lsn)).transpose()?.flatten(),
@@ -79,11 +85,13 @@ impl Snapshot {
     }
 
     /// Opens the view.
+    #[inline]
     pub(crate) fn open(self, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, extra, lag, segment, old, kl, first_old } = self;
+        let Self { entry, newest_kl, lag, segment, old, kl, first_old } = self;
         let insert =
             Frame::open(segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
-        Ok(Rollout { entry, extra, rules: *rules, lag, insert, old, kl, first_old })
+        let kl_version = newest_kl.map(|kl| kl.version);
+        Ok(Rollout { entry, kl_version, rules: *rules, lag, insert, old, kl, first_old })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::format::dtype::Element;
 use crate::format::entry::Has;
 use crate::format::meta::RolloutMeta;
 use crate::ids::{Lsn, RolloutId};
-use crate::index::{Entry, Extra};
+use crate::index::Entry;
 use crate::log::frame::{Frame, RawColumn};
 use crate::store::column::{Ask, Column, ColumnView};
 use crate::store::new_rollout::VersionSpan;
@@ -20,7 +20,8 @@ use crate::store::snapshot::Part;
 #[derive(Debug)]
 pub struct Rollout {
     pub(super) entry: Entry,
-    pub(super) extra: Extra,
+    /// The version of the KL reference log-probs, where there are any.
+    pub(super) kl_version: Option<u64>,
     pub(super) rules: Rules,
     /// Advances of the ref version since that of the old logps; `None` for one of an abandoned future.
     pub(super) lag: Option<u64>,
@@ -188,7 +189,7 @@ impl Rollout {
     pub fn has(&self, column: &Column) -> bool {
         match column {
             Column::OldLogps => self.entry.has.contains(Has::OLD),
-            Column::KlRefLogps => self.extra.kl.is_some(),
+            Column::KlRefLogps => self.kl_version.is_some(),
             _ => self.insert.meta().is_ok_and(|meta| column.find_in(meta).is_some()),
         }
     }
