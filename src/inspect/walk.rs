@@ -72,7 +72,7 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// Bytes that no checksum covers are zero: between arrays, and behind the descriptor.
+/// Bytes that no checksum covers are zero: behind the descriptor, and between arrays.
 fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<(), Refused> {
     let meta_end = frame.offset.saturating_add(HEADER_BYTES as u64).saturating_add(u64::from(frame.header.meta_len));
     let arrays = frame.offset.saturating_add(frame.header.body_start());
