@@ -139,10 +139,36 @@ pub(super) fn in_order<'a>(lists: impl IntoIterator<Item = &'a PostingList>) -> 
     ids
 }
 
-/// Rollouts usually come in with rising ids and stay so: looking is cheaper than sorting.
+/// Sorts ids of which each is there once. Rollouts usually come in with rising ids and stay so: looking is cheaper than
+/// sorting. Where they do not, they usually lie close together: a bit for each number of the range, read in order, takes a
+/// fifth of the time of comparisons.
 fn sort_if_needed(ids: &mut [RolloutId]) {
-    if !ids.is_sorted() {
-        ids.sort_unstable();
+    if ids.is_sorted() {
+        return;
+    }
+    let first = ids.iter().copied().min().map_or(0, RolloutId::get);
+    let last = ids.iter().copied().max().map_or(0, RolloutId::get);
+    match usize::try_from((last - first) / u64::from(u64::BITS)) {
+        Ok(words) if words < ids.len() => sort_by_bits(ids, first, words + 1),
+        _ => ids.sort_unstable(),
+    }
+}
+
+fn sort_by_bits(ids: &mut [RolloutId], first: u64, words: usize) {
+    let mut bits = vec![0_u64; words];
+    for id in &*ids {
+        let at = id.get() - first;
+        // Lossless: the number of words is a usize.
+        bits[(at / 64) as usize] |= 1 << (at % 64);
+    }
+    let mut sorted = ids.iter_mut();
+    for (base, mut word) in (first..).step_by(64).zip(bits) {
+        while word != 0 {
+            if let Some(place) = sorted.next() {
+                *place = RolloutId::new(base + u64::from(word.trailing_zeros()));
+            }
+            word &= word - 1;
+        }
     }
 }
 
@@ -170,6 +196,18 @@ mod tests {
         assert_eq!(*asked.borrow(), [0, 1, 2]);
         let expected: Vec<_> = (0..50).filter(|born| *born < 10 || born % 3 == 1).map(id).collect();
         assert_eq!(in_order(chosen), expected);
+    }
+
+    #[test]
+    fn ids_are_sorted_whether_they_lie_close_together_or_apart() {
+        for spread in [1, 2, 63, 64, 65, 1 << 20, (u64::MAX - 7) / 300] {
+            let sorted: Vec<RolloutId> = (0..300).map(|n| id(7 + n * spread)).collect();
+            let mut shuffled = sorted.clone();
+            shuffled.rotate_left(101);
+            shuffled[..250].reverse();
+            sort_if_needed(&mut shuffled);
+            assert_eq!(shuffled, sorted, "{spread} apart");
+        }
     }
 
     #[test]
