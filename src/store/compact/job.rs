@@ -78,6 +78,11 @@ impl Input {
         self.record.len()
     }
 
+    /// Lets go of what the system keeps in memory of the file, as far as no reader has it mapped.
+    pub(super) fn release_pages(&self) {
+        self.file.release_pages();
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         let SegmentRecord { id, salt, .. } = self.record;
         Source { file: &*self.file, path: &self.path, segment: id, salt, end: self.bytes(), base_lsn: None }
@@ -112,6 +117,7 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
             }
         }
     }
+    inputs.iter().for_each(Input::release_pages);
     let gone = going(&inputs);
     (step.freed_bytes, step.dropped) = (gone.iter().map(|input| input.bytes()).sum(), gone.len() as u64);
     let_go(core, &gone)?;
