@@ -182,7 +182,7 @@ impl Active {
 
     /// Writes the footer and makes the segment durable for ever. Nothing may be appended afterwards, whether this
     /// succeeds or not.
-    pub(crate) fn seal(&self) -> Result<Sealed> {
+    pub(crate) fn seal(&mut self) -> Result<Sealed> {
         let sealed = self.write_footer()?;
         self.sync()?;
         Ok(sealed)
@@ -194,7 +194,7 @@ impl Active {
     }
 
     /// Writes the footer, which is durable after the next sync. It may be written again where that failed for want of space.
-    pub(crate) fn write_footer(&self) -> Result<Sealed> {
+    pub(crate) fn write_footer(&mut self) -> Result<Sealed> {
         let (bytes, footer_crc) = self.footer.encode(self.end);
         self.file
             .write_all_vectored_at(&mut [IoSlice::new(&bytes)], self.end)

@@ -161,7 +161,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn seal(self, header: &SegmentHeader) -> Result<Output> {
+    fn seal(mut self, header: &SegmentHeader) -> Result<Output> {
         let sealed = self.active.seal()?;
         self.active.file.release_pages();
         let (core, path) = (self.core, &self.active.segment.path);
