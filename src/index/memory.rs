@@ -150,6 +150,11 @@ impl MemoryIndex {
         self.by_group.live(group)
     }
 
+    /// Whether a rollout is of a group with at least so many live rollouts. 0 asks for no group.
+    pub(crate) fn is_in_group_of(&self, entry: &Entry, group_len: usize) -> bool {
+        group_len == 0 || entry.group.is_some_and(|group| self.group_len(group) >= group_len)
+    }
+
     /// Bytes of memory that the index takes, as far as its own tables tell. Looks at each list once.
     pub(crate) fn memory_bytes(&self) -> u64 {
         const EXTRA_BYTES: usize = size_of::<(u32, Extra)>() + 1;

@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     /// Bytes below this may be read.
     published: AtomicU64,
     verified: Verified,
+    /// This process wrote what lies below, and knows its checksums: nothing of it stands in `verified`.
+    own_end: AtomicU64,
     recheck_always: bool,
 }
 
@@ -73,6 +75,7 @@ impl Segment {
             map,
             published: AtomicU64::new(0),
             verified: Verified::new(capacity),
+            own_end: AtomicU64::new(0),
             recheck_always: mode.recheck_always,
         }
     }
@@ -137,9 +140,10 @@ impl Segment {
         populated.map_err(|error| Error::io(format_args!("read {len} bytes at {start}"), &self.path, error))
     }
 
-    /// Whether this process checked the object at `offset`, and need not again.
+    /// Whether this process wrote or checked the object at `offset`, and need not check it again.
     pub(crate) fn is_verified(&self, offset: u64) -> bool {
-        !self.recheck_always && self.verified.contains(offset)
+        let is_own = || offset < self.own_end.load(Ordering::Acquire);
+        !self.recheck_always && (is_own() || self.verified.contains(offset))
     }
 
     /// Runs `check` on an object at `offset` unless this process did before. `range` is what the check reads.
@@ -153,9 +157,9 @@ impl Segment {
         Ok(())
     }
 
-    /// This process wrote the object at `offset` and knows its checksum.
-    pub(crate) fn mark_verified(&self, offset: u64) {
-        self.verified.insert(offset);
+    /// This process wrote all that lies below `end`, and knows its checksums.
+    pub(crate) fn mark_own(&self, end: u64) {
+        self.own_end.fetch_max(end, Ordering::Release);
     }
 
     /// The error for bytes that are not what was written.

@@ -12,6 +12,7 @@ mod closer;
 pub(crate) mod column;
 pub(crate) mod column_info;
 pub(crate) mod compact;
+pub(crate) mod complete;
 mod core;
 pub(crate) mod diagnose;
 mod flusher;

@@ -113,11 +113,16 @@ impl RolloutStore {
     /// # Errors
     /// `Invalid` for a step that the trainer cannot be at, and from inside a weight update's closure.
     pub fn plan_due(&self, step: u64, budget: Budget) -> Result<Plan> {
+        self.plan_due_of(0, step, budget)
+    }
+
+    /// The same, of groups with at least so many live rollouts; 0 for all rollouts.
+    pub(super) fn plan_due_of(&self, group_len: usize, step: u64, budget: Budget) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
         let mut damaged = Vec::new();
         loop {
-            let mut plan = self.plan_readable(step, budget)?;
+            let mut plan = self.plan_readable(group_len, step, budget)?;
             if plan.damaged.is_empty() {
                 plan.damaged = damaged;
                 return Ok(plan);
@@ -128,14 +133,15 @@ impl RolloutStore {
     }
 
     /// What is due, but for rollouts that are known to be unreadable; newly found ones are noted and told.
-    fn plan_readable(&self, step: u64, budget: Budget) -> Result<Plan> {
+    fn plan_readable(&self, group_len: usize, step: u64, budget: Budget) -> Result<Plan> {
         let published = self.core.published.read();
         let (state, rules) = (Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let unreadable = self.core.unreadable.lock().clone();
         let in_order = published.index.select_lazily(rules.born_below(step), is_stale);
-        let entries = in_order.filter_map(|id| published.index.get(id));
+        let index = &published.index;
+        let entries = in_order.filter_map(|id| index.get(id)).filter(|entry| index.is_in_group_of(entry, group_len));
         let readable = entries.filter(|entry| !unreadable.contains(&(entry.id, entry.insert_lsn)));
         let mut due = Vec::new();
         let fitting = budget.fitting(readable.inspect(|entry| due.push(entry.id)).map(|entry| entry.token_count));
