@@ -10,8 +10,6 @@ use rollstore::disk::sim::SimDisk;
 use rollstore_testkit::bytes;
 use rollstore_testkit::store::{DIR, TOKENS, check_content, completion_ids, open, rollout};
 
-/// Bytes of a frame's header.
-
 /// Rollouts of one size, and where the frame of each begins.
 struct Store {
     disk: SimDisk,

@@ -422,7 +422,7 @@ impl MemoryIndex {
         }
     }
 
-    fn collect<'a>(&self, lists: impl IntoIterator<Item = &'a PostingList>) -> Vec<RolloutId> {
+    fn collect<'a>(&self, lists: impl IntoIterator<Item = &'a PostingList, IntoIter: Clone>) -> Vec<RolloutId> {
         let ids = in_order(lists);
         self.touched.fetch_add(ids.len() as u64, Ordering::Relaxed);
         ids

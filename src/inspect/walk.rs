@@ -77,13 +77,13 @@ fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) 
     let meta_end = frame.offset.saturating_add(HEADER_BYTES as u64).saturating_add(u64::from(frame.header.meta_len));
     let arrays = frame.offset.saturating_add(frame.header.body_start());
     let frame_end = frame.offset.saturating_add(frame.header.frame_len());
-    let mut gaps = vec![meta_end..arrays];
+    let mut gaps = Vec::new();
     let mut covered = arrays;
     for range in scan.column_ranges(frame, bytes_read)? {
         gaps.push(covered..arrays.saturating_add(range.start));
         covered = arrays.saturating_add(range.end);
     }
-    gaps.push(covered..frame_end);
+    gaps.extend([covered..frame_end, meta_end..arrays]);
     for gap in gaps {
         let len = gap.end.saturating_sub(gap.start);
         // Arrays begin at the next boundary: a sound frame has no longer gap.

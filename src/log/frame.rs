@@ -57,7 +57,7 @@ impl Frame {
     fn open_checking(segment: Arc<Segment>, offset: u64, id: RolloutId, lsn: Lsn) -> Result<Self> {
         let header_end = offset.saturating_add(HEADER_BYTES as u64);
         segment.populate_once(offset, offset..header_end)?;
-        let header = FrameHeader::decode(&*segment.bytes(offset..header_end)?, &segment.seed(offset))
+        let header = FrameHeader::decode(&segment.bytes(offset..header_end)?, &segment.seed(offset))
             .map_err(|fault| segment.fault(offset, fault))?;
         if (header.rollout, header.lsn) != (id, lsn) && !planted(Bug::AnyFrame) {
             let expected = format!("frame {lsn} of rollout {id}");

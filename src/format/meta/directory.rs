@@ -30,9 +30,9 @@ pub(crate) fn find(meta: &[u8], code: ColumnCode) -> Option<(usize, ColumnRef)> 
 /// to the first entry, and their number.
 fn entries(meta: &[u8]) -> Option<&[[u8; ENTRY_BYTES]]> {
     let root = meta.len().checked_sub(size_of::<ArchivedRolloutMeta>())?;
-    let vector = root + offset_of!(ArchivedRolloutMeta, columns);
-    let distance = i32::from_le_bytes(*meta.get(vector..)?.first_chunk()?);
-    let count = u32::from_le_bytes(*meta.get(vector + 4..)?.first_chunk()?);
+    let vector = root.checked_add(offset_of!(ArchivedRolloutMeta, columns))?;
+    let (distance, rest) = meta.get(vector..)?.split_first_chunk()?;
+    let (distance, count) = (i32::from_le_bytes(*distance), u32::from_le_bytes(*rest.first_chunk()?));
     let first = vector.checked_add_signed(isize::try_from(distance).ok()?)?;
     let (entries, _) = meta.get(first..)?.as_chunks();
     entries.get(..usize::try_from(count).ok()?)
