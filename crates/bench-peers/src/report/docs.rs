@@ -1,0 +1,4 @@
+//! stub
+pub(crate) fn docs(_f: Option<&std::path::Path>) -> crate::outcome::Outcome {
+    Ok(())
+}

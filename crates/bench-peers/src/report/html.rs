@@ -1,0 +1,4 @@
+//! stub
+pub(crate) fn html(_r: &super::results::Results) -> String {
+    String::new()
+}
