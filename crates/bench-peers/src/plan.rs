@@ -32,8 +32,8 @@ pub(crate) fn child(task: &str) -> Outcome {
 
 /// The names that `--only` may hold.
 pub(crate) fn list(args: &Args) -> String {
-    let cases = cases::all(args.quick).into_iter().map(|case| format!("{:14}{}", case.name, case.title));
-    let peers = peers::ALL.iter().map(|peer| format!("{:14}{}", peer.name, peer.settings));
+    let cases = cases::all(args.quick).into_iter().map(|case| format!("{:32}{}", case.name, case.title));
+    let peers = peers::ALL.iter().map(|peer| format!("{:32}{}", peer.name, peer.settings));
     [vec!["cases:".to_owned()], cases.collect(), vec![String::new(), "peers:".to_owned()], peers.collect()]
         .concat()
         .join("\n")

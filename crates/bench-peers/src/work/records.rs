@@ -48,12 +48,12 @@ pub(super) fn run(kind: Kind, shape: &Shape, dir: &Path) -> Outcome<Figures> {
     run.random_reads()?;
     run.threads()?;
     if kind.scope == Scope::All {
-        run.scans("fresh", 10)?;
+        run.scans("fresh", &[(1, 1), (10, 10)])?;
         let shuffled = content.shuffled();
         let (tenth, half) = (shuffled.len() / 10, shuffled.len() / 2);
         run.recompute(&shuffled[..tenth], Some("recompute"))?;
         run.recompute(&shuffled[tenth..half], None)?;
-        run.scans("recomputed", 20)?;
+        run.scans("recomputed", &[(10, 20)])?;
         run.read_all()?;
         run.delete()?;
     }
@@ -140,9 +140,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Scans that match 1 % and 10 % of the records; `bound` of the steps and versions makes the 10 %.
-    fn scans(&mut self, state: &str, bound: u64) -> Outcome {
-        for (part, bound) in [(1, bound / 10), (10, bound)] {
+    /// Scans that match so many percent of the records, which are those below a step or version. Bounds only grow: a store
+    /// that counts advances cannot go back.
+    fn scans(&mut self, state: &str, parts: &[(u64, u64)]) -> Outcome {
+        for (part, bound) in parts.iter().copied() {
             self.peer.before_stale(bound)?;
             let expected = self.matching(|number| Content::version(number) < bound);
             self.scan(&format!("stale_{part}_{state}"), expected, |peer| peer.stale(bound))?;

@@ -37,7 +37,7 @@ impl Shape {
     /// The same for a peer that is given a part of the records only.
     pub(super) fn for_peer(&self, peer: Kind) -> Self {
         let count = (self.count / peer.one_in).max(64);
-        Self { count, reads: self.reads / peer.one_in, ..self.clone() }
+        Self { count, reads: (self.reads / peer.one_in).max(16), ..self.clone() }
     }
 
     pub(super) fn content(&self) -> Content {
