@@ -6,6 +6,7 @@ use clap::Parser;
 
 /// rollstore beside other stores: the same work, the same guarantee, in one run.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[command(name = "bench-peers", version, about)]
 pub(crate) struct Args {
     /// Print one JSON object with everything that was measured
@@ -17,9 +18,9 @@ pub(crate) struct Args {
     /// Write docs/benchmarks.md and its plots from results that were committed; measures nothing
     #[arg(long, conflicts_with_all = ["json", "only", "quick"])]
     pub(crate) docs: bool,
-    /// Take results from this file of --json instead of measuring
+    /// Take results from this file of --json instead of measuring; given more than once, the rounds are put together
     #[arg(long, value_name = "FILE")]
-    pub(crate) from: Option<PathBuf>,
+    pub(crate) from: Vec<PathBuf>,
     /// Measure only cases and peers whose name holds this; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,

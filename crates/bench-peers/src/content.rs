@@ -25,7 +25,6 @@ pub(crate) fn mix(number: u64) -> u64 {
 }
 
 /// A number below `bound`, by a hash of `number`.
-#[expect(clippy::cast_possible_truncation, reason = "the product's high half is below the bound")]
 pub(crate) fn below(number: u64, bound: u64) -> u64 {
     ((u128::from(mix(number)) * u128::from(bound)) >> 64) as u64
 }

@@ -58,12 +58,9 @@ fn answer(args: &Args) -> outcome::Outcome {
         return report::print(&plan::list(args));
     }
     if args.docs {
-        return report::docs(args.from.as_deref());
+        return report::docs(&args.from);
     }
-    let results = match &args.from {
-        Some(file) => report::Results::read(file)?,
-        None => plan::measure(args)?,
-    };
+    let results = if args.from.is_empty() { plan::measure(args)? } else { report::Results::read(&args.from)? };
     if let Some(page) = &args.html {
         std::fs::write(page, report::html(&results))?;
     }

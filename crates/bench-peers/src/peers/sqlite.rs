@@ -43,7 +43,7 @@ struct Sqlite {
 
 fn connect(path: &Path) -> Outcome<Connection> {
     let connection = Connection::open(path)?;
-    connection.busy_timeout(std::time::Duration::from_secs(60))?;
+    connection.busy_timeout(std::time::Duration::from_mins(1))?;
     connection.execute_batch(SETUP)?;
     Ok(connection)
 }

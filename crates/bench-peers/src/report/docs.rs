@@ -16,11 +16,11 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Writes the document from this file of results, or from the committed one.
-pub(crate) fn docs(from: Option<&Path>) -> Outcome {
+/// Writes the document from these files of results, or from the committed one.
+pub(crate) fn docs(from: &[PathBuf]) -> Outcome {
     let (folder, plots_folder) = (folder(), folder().join("benchmarks"));
     let committed = plots_folder.join("results.json");
-    let results = Results::read(from.unwrap_or(&committed))?;
+    let results = Results::read(if from.is_empty() { std::slice::from_ref(&committed) } else { from })?;
     fs::create_dir_all(&plots_folder)?;
     // The document and the results that it was made from belong together.
     fs::write(&committed, results.to_json()? + "\n")?;
@@ -93,15 +93,12 @@ fn machine(results: &Results) -> String {
 }
 
 fn settings(results: &Results) -> String {
-    let mut out = "## Settings\n".to_owned();
-    for peer in results.peers() {
-        out += &format!("\n- **{peer}**: {}", results.settings.get(peer).map_or("", String::as_str));
+    let told = |peer: &str| format!("- **{peer}**: {}", results.settings.get(peer).map_or("", String::as_str));
+    let mut lines: Vec<String> = results.peers().into_iter().map(told).collect();
+    if !results.settings.contains_key("rocksdb") {
+        lines.push("- **rocksdb** was not measured in this run: it is behind the feature `rocksdb`.".to_owned());
     }
-    let missing: Vec<&str> = ["rocksdb"].into_iter().filter(|peer| !results.settings.contains_key(*peer)).collect();
-    for peer in missing {
-        out += &format!("\n- **{peer}** was not measured in this run: it is behind the feature `{peer}`.");
-    }
-    out
+    format!("## Settings\n\n{}", lines.join("\n"))
 }
 
 fn bars(results: &Results) -> String {
@@ -210,7 +207,7 @@ mod tests {
         let machine = Machine::of(Path::new(".")).unwrap();
         let mut results = Results::new(machine, peers::ALL.iter().copied());
         for (peer, rate, get) in [("rollstore", 200.0, 3.0), ("raw", 250.0, 1.0), ("files", 10.0, 2.0)] {
-            for round in 0..3 {
+            for round in 0..3_u8 {
                 let mut figures = Figures::default();
                 figures.set("ingest_mb_s", rate + f64::from(round));
                 figures.set("get_sum_us", get);
@@ -243,10 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn results_survive_their_json() {
-        let results = results();
-        let again: Results = serde_json::from_str(&results.to_json().unwrap()).unwrap();
-        assert_eq!(again, results);
+    fn results_survive_their_json_and_several_files_are_further_rounds() {
+        let (results, dir) = (results(), tempfile::tempdir().unwrap());
+        let file = dir.path().join("results.json");
+        fs::write(&file, results.to_json().unwrap()).unwrap();
+        assert_eq!(Results::read(std::slice::from_ref(&file)).unwrap(), results);
+        let both = Results::read(&[file.clone(), file]).unwrap();
+        assert_eq!((both.rounds(), both.runs.len()), (6, 2 * results.runs.len()));
+        assert_eq!(both.middle("w", "raw", "ingest_mb_s"), results.middle("w", "raw", "ingest_mb_s"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn html(results: &Results) -> String {
     body.extend(plots::all(results).into_iter().map(|plot| plot.svg));
     let settings =
         results.settings.iter().map(|(peer, told)| format!("<li><b>{}</b>: {}</li>", escaped(peer), escaped(told)));
-    body.push(format!("<h2>Settings</h2><ul>{}</ul>", settings.collect::<String>()));
+    body.push(format!("<h2>Settings</h2><ul>{}</ul>", settings.collect::<Vec<_>>().concat()));
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>rollstore beside its peers</title>\
          <style>{STYLE}</style>\n{}\n</html>\n",
@@ -48,13 +48,14 @@ pub(crate) fn html(results: &Results) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let head: String = table.head.iter().map(|cell| format!("<th>{}</th>", escaped(cell))).collect();
+    let head: Vec<String> = table.head.iter().map(|cell| format!("<th>{}</th>", escaped(cell))).collect();
     let row = |row: &Vec<tables::Cell>| {
         let cell = |cell: &tables::Cell| {
             let text = escaped(&cell.text);
             if cell.is_best { format!("<td><b>{text}</b></td>") } else { format!("<td>{text}</td>") }
         };
-        format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
+        format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<Vec<_>>().concat())
     };
-    format!("<table><tr>{head}</tr>\n{}</table>", table.rows.iter().map(row).collect::<String>())
+    let rows: Vec<String> = table.rows.iter().map(row).collect();
+    format!("<table><tr>{}</tr>\n{}</table>", head.concat(), rows.concat())
 }

@@ -1,7 +1,7 @@
 //! Everything that was measured.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,13 +52,28 @@ impl Results {
         Self { machine, settings, bars: Vec::new(), summary: Summary::new(), runs: Vec::new() }
     }
 
-    /// Takes results from a file of `--json`.
-    pub(crate) fn read(file: &Path) -> Outcome<Self> {
-        let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let mut results: Self =
-            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    /// Takes results from files of `--json`. What several of them measured counts as further rounds, in their order.
+    pub(crate) fn read(files: &[PathBuf]) -> Outcome<Self> {
+        let mut all = files.iter().map(|file| Self::read_one(file)).collect::<Outcome<Vec<_>>>()?.into_iter();
+        let mut results = all.next().ok_or("no file of results")?;
+        all.for_each(|more| results.append(more));
         results.conclude();
         Ok(results)
+    }
+
+    fn read_one(file: &Path) -> Outcome<Self> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let text = std::fs::read(file).map_err(|error| failed(&error))?;
+        Ok(serde_json::from_slice(&text).map_err(|error| failed(&error))?)
+    }
+
+    fn append(&mut self, more: Self) {
+        self.settings.extend(more.settings);
+        for mut run in more.runs {
+            let is_same = |known: &&Run| known.case == run.case && known.peer == run.peer;
+            run.round = self.runs.iter().filter(is_same).count() as u64;
+            self.runs.push(run);
+        }
     }
 
     pub(crate) fn to_json(&self) -> Outcome<String> {

@@ -2,6 +2,7 @@
 //! the same beside a raw file's writer: what is lost beyond that is the store's.
 
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -80,9 +81,12 @@ fn beside(
     work: impl FnOnce() -> Outcome<f64>,
 ) -> Outcome<(f64, f64)> {
     let (is_over, reads) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    // Nobody begins before all are there.
+    let start = &Barrier::new(readers.len() + 1);
     std::thread::scope(|scope| {
         let read = |(seed, mut reader): (u64, Box<dyn Reader>)| {
             scope.spawn(move || -> Outcome {
+                start.wait();
                 for read in 0.. {
                     if is_over.load(Ordering::Relaxed) {
                         break;
@@ -97,9 +101,10 @@ fn beside(
             })
         };
         let running: Vec<_> = (1..).zip(readers).map(read).collect();
-        let (before, began) = (reads.load(Ordering::Relaxed), Instant::now());
+        start.wait();
+        let began = Instant::now();
         let worked = work();
-        let rate = count(reads.load(Ordering::Relaxed) - before) / began.elapsed().as_secs_f64();
+        let rate = count(reads.load(Ordering::Relaxed)) / began.elapsed().as_secs_f64();
         is_over.store(true, Ordering::Relaxed);
         for thread in running {
             thread.join().map_err(|_| "a reader panicked")??;

@@ -2,6 +2,7 @@
 //! index flushes and checkpoints running. No forward pass is made and no step is waited for: the store's time is what is
 //! measured, and its share is of a step of 30 s.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -83,7 +84,9 @@ pub(super) fn run(shape: &DayShape, dir: &Path) -> Outcome<Figures> {
         let mut ids: Vec<RolloutId> = numbers.start_range(shape.rollouts / 4).chain(old).map(RolloutId::new).collect();
         ids.sort_unstable();
         ids.dedup();
-        times.phase("get_or_compute", |_| Ok(store.get_or_compute(&ids, step, |work| forward(work, content))?))?;
+        times.phase("get_or_compute", |_| {
+            Ok(store.get_or_compute(&ids, step, |work| Ok::<_, Infallible>(forward(work, content)))?)
+        })?;
         let mut tensor = vec![0.0_f32; ids.len() * shape.tokens];
         times.phase("gather", |_| {
             Ok(store.gather(
@@ -101,7 +104,7 @@ pub(super) fn run(shape: &DayShape, dir: &Path) -> Outcome<Figures> {
         }
         times.phase("recompute", |_| {
             let budget = Budget::tokens((PROMPT_TOKENS + shape.tokens) as u64 * shape.rollouts / 4);
-            Ok(store.recompute(step, budget, |work| forward(work, content))?)
+            Ok(store.recompute(step, budget, |work| Ok::<_, Infallible>(forward(work, content)))?)
         })?;
         times.phase("retire", |times| {
             times.commit(|| {
@@ -166,8 +169,8 @@ fn generate(
 }
 
 /// What a model would give. Not the store's time, but too little beside it to take out.
-fn forward(work: &Plan, content: &Content) -> rollstore::Result<Results> {
-    Ok(work.ids().map(|id| (id, content.recomputed_values(id.get()).to_vec())).collect())
+fn forward(work: &Plan, content: &Content) -> Results {
+    work.ids().map(|id| (id, content.recomputed_values(id.get()).to_vec())).collect()
 }
 
 /// A checkpoint, and what commits take meanwhile.

@@ -15,7 +15,11 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// Sets a figure; one that is no number, since nothing was there to be divided by, is left out.
     pub(crate) fn set(&mut self, name: &str, figure: f64) {
+        if !figure.is_finite() {
+            return;
+        }
         let before = self.figures.insert(name.to_owned(), figure);
         debug_assert!(before.is_none(), "{name} is set once");
     }

@@ -146,9 +146,9 @@ impl Run<'_> {
         for (part, bound) in parts.iter().copied() {
             self.peer.before_stale(bound)?;
             let expected = self.matching(|number| Content::version(number) < bound);
-            self.scan(&format!("stale_{part}_{state}"), expected, |peer| peer.stale(bound))?;
+            self.scan(&format!("stale_{part}_{state}"), &expected, |peer| peer.stale(bound))?;
             let expected = self.matching(|number| self.content.born_step(number) < bound);
-            self.scan(&format!("window_{part}_{state}"), expected, |peer| peer.out_of_window(bound))?;
+            self.scan(&format!("window_{part}_{state}"), &expected, |peer| peer.out_of_window(bound))?;
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Run<'_> {
         ids
     }
 
-    fn scan(&mut self, name: &str, expected: Vec<u64>, scan: impl Fn(&dyn Peer) -> Outcome<Vec<u64>>) -> Outcome {
+    fn scan(&mut self, name: &str, expected: &[u64], scan: impl Fn(&dyn Peer) -> Outcome<Vec<u64>>) -> Outcome {
         let (mut times, mut found) = (Vec::new(), Vec::new());
         for _ in 0..SCANS {
             let began = Instant::now();

@@ -210,7 +210,8 @@ pub(super) fn run(policy: Policy, dir: &Path) -> Outcome<Figures> {
                 used += ids.len();
                 if rule != Rule::StaticModulo {
                     let ids: Vec<RolloutId> = ids.into_iter().map(RolloutId::new).collect();
-                    let served = store.get_or_compute(&ids, step, |work| forward(work, &mut computed))?;
+                    let served =
+                        store.get_or_compute(&ids, step, |work| Ok::<_, Infallible>(forward(work, &mut computed)))?;
                     expect("rollouts served", &served.len(), &ids.len())?;
                 }
             }
@@ -223,11 +224,13 @@ pub(super) fn run(policy: Policy, dir: &Path) -> Outcome<Figures> {
                         computed.add(live.len() as u64, live.values().map(|tokens| *tokens as u64).sum());
                     }
                     Rule::Window => {
-                        store.recompute(step, Budget::rollouts(u64::MAX), |work| forward(work, &mut computed))?;
+                        store.recompute(step, Budget::rollouts(u64::MAX), |work| {
+                            Ok::<_, Infallible>(forward(work, &mut computed))
+                        })?;
                     }
                     Rule::Budget => {
                         let budget = Budget::rollouts(source.budget());
-                        store.recompute(step, budget, |work| forward(work, &mut computed))?;
+                        store.recompute(step, budget, |work| Ok::<_, Infallible>(forward(work, &mut computed)))?;
                     }
                     Rule::StaticModulo | Rule::StaleLazy => {}
                 }
@@ -265,7 +268,7 @@ fn put(store: &RolloutStore, step: u64, rollouts: &[(u64, usize)]) -> Outcome {
     Ok(())
 }
 
-fn forward(work: &Plan, computed: &mut Computed) -> Result<Results, Infallible> {
+fn forward(work: &Plan, computed: &mut Computed) -> Results {
     computed.add(work.len() as u64, work.token_count());
-    Ok(work.rollouts().map(|row| (row.id(), vec![-0.25; row.token_count() as usize])).collect())
+    work.rollouts().map(|row| (row.id(), vec![-0.25; row.token_count() as usize])).collect()
 }
