@@ -33,7 +33,7 @@ const fn told(name: &'static str, title: &'static str, unit: &'static str) -> Me
 }
 
 const FRAMES: &str = "a frame a rollout has a header, a directory of its columns and padding";
-const SCANS: &str = "the list is ordered by born step and id, for which it is sorted";
+const SCANS: &str = "the list is ordered by born step and id: entries are looked up, and sorted";
 const LOADS: &str = "the index is loaded into memory; a B+ tree in a file has nothing to load";
 
 /// In the order of a store's life.
@@ -50,8 +50,18 @@ pub(super) const METRICS: &[Metric] = &[
         "MB",
         "the index is in memory, and what waits to be written behind",
     ),
-    less("get_sum_us", "get, whole array", "µs", "each get is a look-up of its own, checked against the frame"),
-    less("get_first_us", "get, first value", "µs", "each get is a look-up of its own, checked against the frame"),
+    less(
+        "get_sum_us",
+        "get, whole array",
+        "µs",
+        "header and descriptor of a frame are looked at before its array: misses of the cache, one after the other",
+    ),
+    less(
+        "get_first_us",
+        "get, first value",
+        "µs",
+        "header and descriptor of a frame are looked at before its array: misses of the cache, one after the other",
+    ),
     less("get_sum_4_threads_us", "get, whole array, 4 threads", "µs", "one lock is taken for each look-up"),
     less("get_sum_16_threads_us", "get, whole array, 16 threads", "µs", "one lock is taken for each look-up"),
     less("cold_get_p50_us", "cold get, p50", "µs", "read-ahead of the map reads more than was asked for"),
@@ -74,7 +84,7 @@ pub(super) const METRICS: &[Metric] = &[
         "reclaimed_space_ratio",
         "space after it",
         "×",
-        "segments that are little dead stay, and 64 MiB are kept in reserve",
+        "the first old logps stay as behaviour logps, segments that are little dead stay, 64 MiB are kept in reserve",
     ),
     less("close_ms", "close", "ms", "the index is written, the last segment sealed"),
     less("open_ms", "open after kill -9", "ms", LOADS),

@@ -60,6 +60,7 @@ pub(super) fn run(kind: Kind, shape: &Shape, dir: &Path) -> Outcome<Figures> {
     let began = Instant::now();
     run.peer.close()?;
     run.figures.set("close_ms", began.elapsed().as_secs_f64() * 1e3);
+    run.figures.set("process_syncs", count(crate::syncs::waited()));
     Ok(run.figures)
 }
 
