@@ -72,7 +72,7 @@ impl Rocks {
         Ok(self.0.cf_handle(name).ok_or("a column family is missing")?)
     }
 
-    fn commit(&self, batch: &WriteBatch) -> Outcome {
+    fn commit(&self, batch: WriteBatch) -> Outcome {
         let mut options = WriteOptions::default();
         options.set_sync(true);
         Ok(self.0.write_opt(batch, &options)?)
@@ -113,7 +113,7 @@ impl Peer for Rocks {
     fn insert(&mut self, records: &[Record<'_>]) -> Outcome {
         let (mut batch, mut bytes) = (WriteBatch::default(), Vec::new());
         records.iter().try_for_each(|record| self.put(&mut batch, &mut bytes, record))?;
-        self.commit(&batch)
+        self.commit(batch)
     }
 
     fn recompute(&mut self, records: &[Record<'_>]) -> Outcome {
@@ -122,7 +122,7 @@ impl Peer for Rocks {
             self.unindex(&mut batch, record.id)?;
             self.put(&mut batch, &mut bytes, record)?;
         }
-        self.commit(&batch)
+        self.commit(batch)
     }
 
     fn stale(&self, version_below: u64) -> Outcome<Vec<u64>> {
@@ -139,7 +139,7 @@ impl Peer for Rocks {
             self.unindex(&mut batch, *id)?;
             batch.delete_cf(self.family(RECORDS)?, key(*id));
         }
-        self.commit(&batch)
+        self.commit(batch)
     }
 
     fn reclaim(&mut self) -> Outcome {
