@@ -76,8 +76,15 @@ fn image(plot: &Plot) -> String {
 
 fn machine(results: &Results) -> String {
     let machine = &results.machine;
+    let is_busy = machine.load.parse::<f64>().is_ok_and(|load| load > 1.5);
+    let provisional = if is_busy || results.rounds() < 3 {
+        "**Provisional**: fewer than three rounds, or a machine that others were using too. Neither figures nor verdicts of \
+         this run are to be relied on; they show what is measured and how.\n\n"
+    } else {
+        ""
+    };
     format!(
-        "## Machine and date\n\n{}: {}, {} cores, {} GiB of memory, {}, Linux {}, {}. {} round{}; the load was {} when they \
+        "## Machine and date\n\n{provisional}{}: {}, {} cores, {} GiB of memory, {}, Linux {}, {}. {} round{}; the load was {} when they \
          began. Figures are of this machine on this day; ratios carry over, absolute figures do not.",
         machine.date,
         machine.cpu,
