@@ -84,7 +84,7 @@ pub(super) const METRICS: &[Metric] = &[
         "reclaimed_space_ratio",
         "space after it",
         "×",
-        "the first old logps stay as behaviour logps, segments that are little dead stay, 64 MiB are kept in reserve",
+        "the first old logps stay as behaviour logps, segments that are little dead stay, 8 MiB are kept in reserve",
     ),
     less("close_ms", "close", "ms", "the index is written, the last segment sealed"),
     less("open_ms", "open after kill -9", "ms", LOADS),
