@@ -22,22 +22,20 @@ Start with :class:`RolloutStore`. Exceptions are in :mod:`rollstore.errors`.
 from ._arrays import View
 from ._batch import Batch, Committed, Provenance, Reason
 from ._plan import Applied, Budget, Plan
-from ._rollstore import Rollout, column_name, id_from_key
-from ._store import (
+from ._results import (
     Compacted,
     Finding,
     Flat,
     Padded,
     Recomputed,
-    RolloutStore,
     Served,
     SetAside,
     Staleness,
     Swept,
     Verification,
-    WeightUpdate,
-    verify,
 )
+from ._rollstore import Rollout, column_name, id_from_key
+from ._store import RolloutStore, WeightUpdate, verify
 from .errors import (
     DamagedError,
     DTypeError,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .errors import DTypeError, InvalidError
 
 if TYPE_CHECKING:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
 try:
     import ml_dtypes  # pyright: ignore[reportMissingTypeStubs, reportMissingImports, reportUnknownVariableType]
@@ -41,9 +41,9 @@ class View(np.ndarray[Any, Any]):
     removed the file. :meth:`torch` and DLPack give copies, since torch would write through a read-only array.
     """
 
-    def torch(self) -> torch.Tensor:
+    def torch(self) -> torch.Tensor:  # pyright: ignore[reportUnknownParameterType]
         """A tensor of these values, safe to write to: what is written stays in the tensor. bfloat16 becomes torch's own."""
-        return to_torch(self)
+        return to_torch(self)  # pyright: ignore[reportUnknownVariableType]
 
     def __dlpack__(self, **options: Any) -> Any:
         # Who takes an array over by DLPack may forget that it is read-only, and a write into a read-only map ends the process.
@@ -54,14 +54,16 @@ class View(np.ndarray[Any, Any]):
         return np.array(self, copy=True).view(np.ndarray).__reduce__()
 
 
-def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
+def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:  # pyright: ignore[reportUnknownParameterType]
     """A tensor with a copy of an array's values."""
-    import torch
+    import torch as torch_module  # pyright: ignore[reportMissingImports]
 
+    torch: Any = torch_module
     copy = np.array(array, copy=True, subok=False)
-    if copy.dtype == bfloat16 and bfloat16 != np.dtype(np.uint16):
-        return torch.from_numpy(copy.view(np.uint16)).view(torch.bfloat16)  # pyright: ignore[reportUnknownMemberType]
-    return torch.from_numpy(copy)  # pyright: ignore[reportUnknownMemberType]
+    if copy.dtype == bfloat16:
+        # Without ml_dtypes bfloat16 lies in uint16, which is no type of the store's: nothing else does.
+        return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(copy)
 
 
 class Rows(NamedTuple):
@@ -98,9 +100,7 @@ def as_array(value: Any, what: str, row: int | None = None) -> npt.NDArray[Any]:
         if tensor.device.type != "cpu":
             raise InvalidError(f"{what} lies on {tensor.device}; move it to the CPU first: values.cpu()", row=row)
         if str(tensor.dtype) == "torch.bfloat16":
-            import torch
-
-            return tensor.contiguous().view(torch.int16).numpy().view(np.uint16).view(_BF16_BITS)
+            return tensor.contiguous().view(sys.modules["torch"].int16).numpy().view(np.uint16).view(_BF16_BITS)
         return tensor.contiguous().numpy()
     try:
         return np.asarray(value)
@@ -114,7 +114,7 @@ _BF16_BITS = np.dtype((np.void, 2)) if bfloat16 == np.dtype(np.uint16) else bflo
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name of a type as the store spells it."""
-    return "bfloat16" if dtype == _BF16_BITS else dtype.name
+    return "bfloat16" if dtype == _BF16_BITS else cast("str", dtype.name)
 
 
 def _cast(array: npt.NDArray[Any], wanted: str | None, what: str, row: int | None) -> npt.NDArray[Any]:
@@ -162,9 +162,8 @@ def _to_whole(array: npt.NDArray[Any], wanted: np.dtype[Any], what: str, row: in
 
 def number_array(value: Any, count: int, dtype: str, what: str) -> npt.NDArray[Any]:
     """One number a row: an array of so many, or one number for all. A new array."""
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        value = [value] * count
-    array = _numbers(value, dtype, what)
+    is_one = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    array = _numbers([value] * count if is_one else value, dtype, what)
     if array.shape != (count,):
         raise InvalidError(f"{what} has shape {list(array.shape)}, there are {count} rows")
     return array
@@ -172,7 +171,7 @@ def number_array(value: Any, count: int, dtype: str, what: str) -> npt.NDArray[A
 
 def id_array(ids: Any, what: str = "ids") -> U64:
     """Ids as the store takes them. String keys become the ids that stand for them. A new array."""
-    if isinstance(ids, (int, str, np.integer)):
+    if isinstance(cast("object", ids), (int, str, np.integer)):
         raise InvalidError(f"{what} is {ids!r}; give a list or array, also of one")
     if isinstance(ids, Sequence) and ids and isinstance(ids[0], str):
         from ._rollstore import id_from_key
@@ -183,14 +182,15 @@ def id_array(ids: Any, what: str = "ids") -> U64:
 
 def _numbers(value: Any, dtype: str, what: str) -> npt.NDArray[Any]:
     if not is_tensor(value) and not isinstance(value, np.ndarray):
-        value = list(cast("Iterable[Any]", value))
-        for row, number in enumerate(value):
+        numbers: list[Any] = list(cast("Iterable[Any]", value))
+        for row, number in enumerate(numbers):
             if isinstance(number, (int, np.integer)) and dtype in ("uint64", "int64"):
-                limits = np.iinfo(dtype)
-                if not limits.min <= int(number) <= limits.max:
-                    raise InvalidError(f"{what} is {number}, it must be {limits.min} to {limits.max}", row=row)
-        if dtype == "uint64" and all(isinstance(number, (int, np.integer)) for number in value):
-            return np.array([int(number) for number in value], np.uint64)
+                limits, whole = np.iinfo(dtype), cast("int", number)
+                if not limits.min <= int(whole) <= limits.max:
+                    raise InvalidError(f"{what} is {whole}, it must be {limits.min} to {limits.max}", row=row)
+        if dtype == "uint64" and all(isinstance(number, (int, np.integer)) for number in numbers):
+            return np.array([int(number) for number in numbers], np.uint64)
+        value = numbers
     array = as_array(value, what)
     if array.ndim != 1:
         raise InvalidError(f"{what} has shape {list(array.shape)}, it must have one dimension")
@@ -223,14 +223,14 @@ def kept_of(lengths: Any, count: int, what: str) -> I64 | Bools:
 def rows_of(value: Any, count: int, wanted: str | None, what: str, kept: I64 | Bools | None = None) -> Rows:
     """The rows of a column, from any of its forms.
 
-    A pair ``(values, offsets)`` is flat: ``values[offsets[i]:offsets[i + 1]]`` is row ``i``. An array of two dimensions is
+    A tuple ``(values, offsets)`` is flat: ``values[offsets[i]:offsets[i + 1]]`` is row ``i``. An array of two dimensions is
     padded, and ``kept`` says what of it counts. Else it is a list with one array a row, in which ``None`` stands for a row
     that has none.
     """
     if isinstance(value, Rows):
         return value
-    if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2 and _is_flat(cast("tuple[Any, Any]", value), count):
-        return _from_flat(cast("tuple[Any, Any]", value), count, wanted, what)
+    if isinstance(value, tuple):
+        return _from_flat(cast("tuple[Any, ...]", value), count, wanted, what)
     if is_tensor(value) or isinstance(value, np.ndarray):
         array = as_array(value, what)
         if array.ndim == 2:
@@ -242,18 +242,15 @@ def rows_of(value: Any, count: int, wanted: str | None, what: str, kept: I64 | B
     return _from_list(list(cast("Iterable[Any]", value)), count, wanted, what)
 
 
-def _is_flat(pair: tuple[Any, Any], count: int) -> bool:
-    """Whether a pair is values and offsets, and not a list of two rows."""
-    values, offsets = pair
-    if values is None or offsets is None:
-        return False
-    offsets = as_array(offsets, "offsets")
-    return as_array(values, "values").ndim == 1 and offsets.shape == (count + 1,) and offsets.dtype.kind in "iu"
-
-
-def _from_flat(pair: tuple[Any, Any], count: int, wanted: str | None, what: str) -> Rows:
-    given = as_array(pair[0], what)
-    offsets = as_array(pair[1], f"offsets of {what}").astype(np.int64)
+def _from_flat(pair: tuple[Any, ...], count: int, wanted: str | None, what: str) -> Rows:
+    if len(pair) != 2:
+        raise InvalidError(f"{what} is a tuple of {len(pair)}: a tuple is (values, offsets); give rows as a list")
+    given, offsets = as_array(pair[0], what), as_array(pair[1], f"offsets of {what}")
+    if given.ndim != 1 or offsets.shape != (count + 1,) or offsets.dtype.kind not in "iu":
+        raise InvalidError(
+            f"{what} is a tuple: values of one dimension and {count + 1} offsets; give rows as a list"
+        )
+    offsets = offsets.astype(np.int64)
     if offsets[0] != 0 or offsets[-1] != given.shape[0] or (np.diff(offsets) < 0).any():
         raise InvalidError(f"offsets of {what} must rise from 0 to {given.shape[0]}, the number of values")
     values = _own(_cast(given, wanted, what, None), given)
@@ -273,7 +270,7 @@ def _from_padded(
         if bad.any():
             row = int(np.argmax(bad))
             raise InvalidError(f"{what} has rows of {array.shape[1]}, the row's length is {int(lens[row])}", row=row)
-        mask = np.arange(array.shape[1])[None, :] < lens[:, None]
+        mask = np.asarray(np.arange(array.shape[1])[None, :] < lens[:, None], np.bool_)
     else:
         if kept.shape != array.shape:
             raise InvalidError(f"{what} has shape {list(array.shape)}, its mask {list(kept.shape)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -165,7 +165,7 @@ class Batch:
 
     def apply(self, plan: Plan, values: Any) -> None:
         """Stores the results of a plan; see :meth:`RolloutStore.apply`."""
-        self._batch.apply(plan._plan, computed_of(plan, values))  # pyright: ignore[reportPrivateUsage]
+        self._batch.apply(plan._plan, computed_of(plan, values))
 
     def advance_ref_version(self, step: int, label: int | None = None) -> None:
         """Counts the ref version up: the weights changed at ``step``."""
@@ -185,7 +185,7 @@ class Batch:
         Raises :class:`InvalidError` or :class:`NotFoundError` where an operation is refused, :class:`FullError`,
         :class:`PoisonedError`, :class:`StoreIOError`. Nothing of the batch happened then, and it is empty.
         """
-        lsn, retired, applied, ref_version = self._batch.commit(self._store._store)  # pyright: ignore[reportPrivateUsage]
+        lsn, retired, applied, ref_version = self._batch.commit(self._store._store)
         self.committed = Committed(lsn, retired, [Applied(*counts) for counts in applied], ref_version)
         return self.committed
 
@@ -201,7 +201,7 @@ class Batch:
 
 
 def _are_keys(ids: Any) -> bool:
-    return isinstance(ids, (list, tuple)) and bool(ids) and isinstance(ids[0], str)
+    return isinstance(ids, (list, tuple)) and bool(cast("Sequence[Any]", ids)) and isinstance(ids[0], str)
 
 
 def _each(values: Sequence[Any], count: int, what: str) -> list[Any]:

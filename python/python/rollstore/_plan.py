@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _rollstore as native
-from ._arrays import I64, U64, Bools, Rows, as_array, id_array, is_tensor, kept_of, rows_of
+from ._arrays import I64, U64, Bools, id_array, is_tensor, kept_of, rows_of
 from .errors import InvalidError
 
 Computed = tuple[npt.NDArray[np.float32], I64, "Bools | None", list[tuple[int, str]]]
@@ -136,9 +136,9 @@ def computed_of(plan: Plan, values: Any) -> Computed:
         values, lengths = cast("tuple[Any, Any]", values)
         kept = kept_of(lengths, count, "lengths")
     elif not isinstance(values, tuple) and not is_tensor(values) and not isinstance(values, np.ndarray):
-        rows: list[Any] = list(cast("Iterable[Any]", values))
-        failed = [(row, str(result)) for row, result in enumerate(rows) if isinstance(result, BaseException)]
-        values = [None if isinstance(result, BaseException) else result for result in rows]
+        results: list[Any] = list(cast("Iterable[Any]", values))
+        failed = [(row, str(result)) for row, result in enumerate(results) if isinstance(result, BaseException)]
+        values = [None if isinstance(result, BaseException) else result for result in results]
     rows = rows_of(values, count, "float32", "results", kept)
     return cast("npt.NDArray[np.float32]", rows.values), rows.offsets, rows.present, failed
 
@@ -164,18 +164,18 @@ def agree_of(agree: Any) -> Agree | None:
     """The function that an ``agree=`` argument stands for: itself, or the maximum over a torch process group."""
     if agree is None or callable(agree):
         return cast("Agree | None", agree)
-    import torch
-    import torch.distributed as dist
+    import torch as torch_module  # pyright: ignore[reportMissingImports]
+    import torch.distributed as torch_distributed  # pyright: ignore[reportMissingImports]
+
+    torch: Any = torch_module
+    dist: Any = torch_distributed
 
     def greatest(number: int) -> int:
         device: Any = "cpu"
         if dist.get_backend(agree) == "nccl":
             device = torch.device("cuda", torch.cuda.current_device())
         numbers = torch.tensor([number], dtype=torch.int64, device=device)
-        dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=agree)  # pyright: ignore[reportUnknownMemberType]
+        dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=agree)
         return int(numbers.item())
 
     return greatest
-
-
-__all__ = ["Agree", "Applied", "Budget", "Computed", "Plan", "Rows", "agree_of", "as_array", "budget_of", "computed_of"]

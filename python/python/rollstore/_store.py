@@ -7,15 +7,27 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _rollstore as native
-from ._arrays import I64, U64, Bools, as_array, bfloat16, dtype_name, id_array, is_tensor
-from ._batch import Batch, Committed, Provenance, Reason
+from ._arrays import U64, as_array, bfloat16, dtype_name, id_array, is_tensor
+from ._batch import Batch, Provenance, Reason
 from ._plan import Agree, Applied, Budget, Computed, Plan, agree_of, budget_of, computed_of
+from ._results import (
+    Compacted,
+    Finding,
+    Flat,
+    Padded,
+    Recomputed,
+    Served,
+    SetAside,
+    Staleness,
+    Swept,
+    Verification,
+)
 from .errors import DTypeError, Error, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -26,127 +38,6 @@ Side = Literal["left", "right"]
 
 Stale = Literal["error", "allow"]
 """What a gather does with log-probs that are not fresh: refuse and name them, or serve them as they are."""
-
-
-class Padded(NamedTuple):
-    """Rows of different lengths in one array."""
-
-    values: Any
-    """Shape ``[rows, longest]``: the caller's own buffer, where one was given."""
-    lens: I64
-    """The number of values in each row; the rest of it is padding. Shape ``[rows]``."""
-
-
-class Flat(NamedTuple):
-    """Rows behind each other, without padding."""
-
-    values: npt.NDArray[Any]
-    """The values of all rows. Shape ``[sum of lengths]``."""
-    cu_seqlens: npt.NDArray[np.int32]
-    """``values[cu_seqlens[i]:cu_seqlens[i + 1]]`` is row ``i``. Shape ``[rows + 1]``, as variable-length attention takes it."""
-
-
-class Served(NamedTuple):
-    """Old log-probs, fresh."""
-
-    values: npt.NDArray[np.float32]
-    """Shape ``[rows, longest]``, in nats."""
-    lens: I64
-    """The number of values in each row; the rest of it is padding. Shape ``[rows]``."""
-    computed: Bools
-    """Which rows were computed in this call; the others were stored. Shape ``[rows]``."""
-
-
-class Staleness(NamedTuple):
-    """Why old log-probs are fresh or not, one value for each rollout. Any flags may be set together."""
-
-    missing: Bools
-    """There are no old logps yet."""
-    stale: Bools
-    """More than ``max_version_lag`` advances behind, or of a version that a restore or rewind abandoned."""
-    out_of_window: Bools
-    """``age > window``."""
-    from_future: Bools
-    """Born more than the step skew after the step asked about."""
-    age: I64
-    """Steps since the born step; 0 for one that is ahead."""
-    lag: I64
-    """Advances since the old logps' version; -1 for a version of an abandoned future."""
-
-    @property
-    def fresh(self) -> Bools:
-        """Which may be used as they are."""
-        return ~(self.missing | self.stale | self.out_of_window | self.from_future)
-
-
-class Recomputed(NamedTuple):
-    """What :meth:`RolloutStore.recompute` did."""
-
-    computed: int
-    """Results that were stored."""
-    dropped: int
-    """Results that came late."""
-    declined: int
-    """Rollouts that the function gave no result for."""
-    micro_batches: int
-    """Calls of the function, those with an empty plan too."""
-
-
-class SetAside(NamedTuple):
-    """A rollout whose computation failed in a sweep."""
-
-    id: int
-    attempts: int
-    given_up: bool
-    reason: str
-
-
-class Swept(NamedTuple):
-    """What :meth:`RolloutStore.sweep` did."""
-
-    computed: int
-    """Results that were stored."""
-    dropped: int
-    """Results that came late."""
-    failed: int
-    """Attempts that gave nothing that could be stored."""
-    micro_batches: int
-    """Calls of the function that came back, each with a commit of its own."""
-    set_aside: list[SetAside]
-    """Rollouts whose computation failed and did not succeed since."""
-    finished: bool
-    """Whether nothing is left but what was given up."""
-
-
-class Compacted(NamedTuple):
-    """What a compaction did."""
-
-    copied_bytes: int
-    freed_bytes: int
-    is_done: bool
-    """Whether nothing is left that would be worth copying."""
-
-
-class Finding(NamedTuple):
-    """One damaged place."""
-
-    path: str
-    offset: int
-    expected: str
-    found: str
-    ids: list[int]
-    """Rollouts whose data is affected, as far as the damaged bytes still tell."""
-
-
-class Verification(NamedTuple):
-    """What :func:`verify` saw."""
-
-    is_sound: bool
-    is_checkpoint: bool
-    segments: int
-    frames: int
-    bytes: int
-    findings: list[Finding]
 
 
 class WeightUpdate:
@@ -160,7 +51,7 @@ class WeightUpdate:
         """The version behind the update, once it has ended."""
 
     def __enter__(self) -> WeightUpdate:
-        self._update = self._store._store.begin_weight_update(self._step)  # pyright: ignore[reportPrivateUsage]
+        self._update = self._store._store.begin_weight_update(self._step)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -818,7 +709,7 @@ class RolloutStore:
         """What a person should look at, in plain words, since the store was opened."""
         return self._store.stats()[1]
 
-    def to_arrow(self, ids: Any = None, columns: Sequence[str] | None = None) -> pa.Table:
+    def to_arrow(self, ids: Any = None, columns: Sequence[str] | None = None) -> pa.Table:  # pyright: ignore[reportUnknownParameterType]
         """The rollouts as a ``pyarrow.Table``, one row each, with lists for columns that they have; null where one has none.
 
         ``ids`` are all live ones unless given; ``columns`` the well-known ones, and those of the first rollout.
@@ -851,9 +742,10 @@ def _reopen(path: str) -> RolloutStore:
     return RolloutStore.open(path, read_only=True)
 
 
-def _verification(seen: Any) -> Verification:
-    *head, findings = seen
-    return Verification(*head, [Finding(os.fspath(path), *rest) for path, *rest in findings])
+def _verification(seen: native.Verified) -> Verification:
+    is_sound, is_checkpoint, segments, frames, size, found = seen
+    findings = [Finding(os.fspath(finding[0]), *finding[1:]) for finding in found]
+    return Verification(is_sound, is_checkpoint, segments, frames, size, findings)
 
 
 def _parts(plan: Plan, micro_batch: int | None, agree: Agree | None, ends: float | None = None) -> Iterator[Plan]:
@@ -947,23 +839,3 @@ def _step(value: int, what: str = "step") -> int:
     if not 0 <= number < 1 << 64:
         raise InvalidError(f"{what} is {number}, it must be 0 to 2**64 - 1")
     return number
-
-
-__all__ = [
-    "Compacted",
-    "Committed",
-    "Finding",
-    "Flat",
-    "Padded",
-    "Recomputed",
-    "RolloutStore",
-    "Served",
-    "SetAside",
-    "Stale",
-    "Staleness",
-    "Swept",
-    "Verification",
-    "WeightUpdate",
-    "verify",
-]
-
