@@ -80,7 +80,7 @@ impl Passing {
     fn check(&self, what: &str) -> Result<()> {
         if self.updating == Some(thread::current().id()) {
             return Err(Error::invalid(format!(
-                "{what} from inside a weight update would wait for itself; end the weight update first"
+                "{what} from inside a weight update's closure, or before it is finished, would wait for itself; end it first"
             )));
         }
         Ok(())
