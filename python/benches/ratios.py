@@ -60,6 +60,9 @@ def main() -> int:
                 view = store[id].old_logps
                 out[row, : len(view)] = view
 
+        for turn in range(len(batches)):
+            gather(turn)
+        store.set_cursor(b"")  # as a trainer commits: what was asked for is counted with it
         gathered, copied, looped = best(len(batches), gather, copy, loop)
         assert (out == -0.5).all()
         rollout = store[1]

@@ -10,8 +10,9 @@ use crate::disk::aligned::AlignedBuf;
 use crate::error::Result;
 use crate::format::dtype::DType;
 use crate::format::frame::{FrameHeader, HEADER_BYTES};
-use crate::format::meta::{ArchivedRolloutMeta, ColumnRef, rollout_meta};
+use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
+use crate::log::places::Wanted;
 use crate::log::segment::{Bytes, Segment};
 use crate::planted::{Bug, planted};
 
@@ -115,6 +116,18 @@ impl Frame {
             })?;
         }
         Ok(RawColumn { dtype: column.dtype, bytes })
+    }
+
+    /// Takes down where a column lies, once it was read.
+    pub(crate) fn note_place(&self, column: &ColumnRef) {
+        let at = Location::at(self.segment.id, self.offset);
+        let start = self.arrays_offset().saturating_add(column.range.start);
+        let range = start..self.arrays_offset().saturating_add(column.range.end);
+        if let Some(Location { offset_units, .. }) = at {
+            let lsn = self.header.lsn;
+            let ref_version = (column.code == ColumnCode::OLD_LOGPS).then_some(self.header.ref_version);
+            self.segment.note_place(Wanted { offset_units, code: column.code, lsn, ref_version }, column.dtype, &range);
+        }
     }
 
     fn copy(&self, column: &ColumnRef, range: Range<u64>) -> Result<&[u8]> {

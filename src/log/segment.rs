@@ -9,9 +9,11 @@ use crate::disk::aligned::AlignedBuf;
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
+use crate::format::dtype::DType;
 use crate::format::fault::Fault;
 use crate::format::frame::FrameSeed;
 use crate::ids::{Location, SegmentId};
+use crate::log::places::{Places, Wanted};
 
 /// How segments are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,7 @@ pub(crate) struct Segment {
     /// Bytes below this may be read.
     published: AtomicU64,
     verified: Verified,
+    places: Places,
     recheck_always: bool,
 }
 
@@ -73,6 +76,7 @@ impl Segment {
             map,
             published: AtomicU64::new(0),
             verified: Verified::new(capacity),
+            places: Places::default(),
             recheck_always: mode.recheck_always,
         }
     }
@@ -122,6 +126,18 @@ impl Segment {
     /// The mapped bytes of a range; `None` where reads copy.
     pub(crate) fn mapped(&self, range: Range<u64>) -> Option<&[u8]> {
         self.map.as_ref()?.get(range)
+    }
+
+    /// Type and bytes of a column that was read before, as [`Segment::note_place`] took it down.
+    pub(crate) fn place(&self, wanted: Wanted) -> Option<(DType, Range<u64>)> {
+        self.places.find(wanted)
+    }
+
+    /// Takes down where a column lies that was read; not where each access copies or checks anew.
+    pub(crate) fn note_place(&self, of: Wanted, dtype: DType, range: &Range<u64>) {
+        if self.map.is_some() && !self.recheck_always {
+            self.places.note(of, dtype, range);
+        }
     }
 
     /// Asks for the pages of a range, so that a failing disk is an error and not a signal, unless this process checked the

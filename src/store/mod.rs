@@ -17,6 +17,7 @@ pub(crate) mod diagnose;
 mod flusher;
 pub(crate) mod gather;
 mod group;
+mod known;
 pub(crate) mod new_rollout;
 mod open;
 pub(crate) mod options;

@@ -229,6 +229,14 @@ impl Rollout {
         Ok(frame)
     }
 
+    /// Takes down where a column lies that was read, so that a gather need not open the rollout again.
+    pub(super) fn note_place(&self, column: &Column) {
+        let Ok(frame) = self.frame_of(column) else { return };
+        if let Some(found) = frame.meta().ok().and_then(|meta| column.find_in(meta)) {
+            frame.note_place(&found);
+        }
+    }
+
     fn raw(&self, column: &Column) -> Result<RawColumn<'_>> {
         let frame = self.frame_of(column)?;
         match column.find_in(frame.meta()?) {
