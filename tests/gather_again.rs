@@ -10,12 +10,12 @@ use rollstore_testkit::scratch::{Scratch, ids};
 const STEP: u64 = 100;
 
 fn filled(scratch: &Scratch, reads: Reads) -> RolloutStore {
-    let store = scratch.open_with(|options| {
-        options.window(8).reads(reads).segment_bytes(64 << 10).background_compaction(false)
-    });
-    for id in 0..64 {
-        let tokens: Vec<u32> = (0..200 + id as u32).collect();
-        let logps = vec![-1.0 - id as f32; tokens.len()];
+    let store = scratch
+        .open_with(|options| options.window(8).reads(reads).segment_bytes(64 << 10).background_compaction(false));
+    for id in 0..64_u16 {
+        let tokens: Vec<u32> = (0..200 + u32::from(id)).collect();
+        let logps = vec![-1.0 - f32::from(id); tokens.len()];
+        let id = u64::from(id);
         store.insert(NewRollout::new(id, STEP).completion_ids(tokens).old_logps(logps, store.ref_version())).unwrap();
     }
     store
@@ -29,7 +29,8 @@ fn gathered(store: &RolloutStore, ids: &[RolloutId], step: u64) -> rollstore::Re
 
 /// Gathers twice, and compares with views both times.
 fn assert_as_viewed(store: &RolloutStore, ids: &[RolloutId], step: u64) {
-    let views: Vec<f32> = ids.iter().flat_map(|id| store.get(*id).unwrap().unwrap().old_logps().unwrap().to_vec()).collect();
+    let views: Vec<f32> =
+        ids.iter().flat_map(|id| store.get(*id).unwrap().unwrap().old_logps().unwrap().to_vec()).collect();
     for _ in 0..2 {
         assert_eq!(gathered(store, ids, step).unwrap().values, views);
         let mut tokens: Flat<u32> = Flat::default();

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use hashbrown::HashTable;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::format::dtype::DType;
 use crate::format::meta::ColumnCode;
@@ -48,12 +48,21 @@ struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Places(RwLock<HashTable<Place>>);
 
-impl Places {
+/// The places of one segment, held for many questions: a lock for each would keep them from being asked at once.
+pub(crate) struct HeldPlaces<'a>(RwLockReadGuard<'a, HashTable<Place>>);
+
+impl HeldPlaces<'_> {
     /// Type and bytes of a column within the segment; `None` where it was not read before.
     pub(crate) fn find(&self, wanted: Wanted) -> Option<(DType, Range<u64>)> {
-        let places = self.0.read();
-        let place = places.find(wanted.hash(), |place| place.of == wanted)?;
+        let place = self.0.find(wanted.hash(), |place| place.of == wanted)?;
         Some((place.dtype, place.start..place.start + u64::from(place.bytes)))
+    }
+}
+
+impl Places {
+    /// Holds them; nothing is noted meanwhile.
+    pub(crate) fn hold(&self) -> HeldPlaces<'_> {
+        HeldPlaces(self.0.read())
     }
 
     /// Takes down where a column lies that was read.
@@ -79,14 +88,14 @@ mod tests {
     fn a_place_is_that_of_one_column_of_one_frame() {
         let places = Places::default();
         places.note(OF, DType::F32, &(64..128));
-        assert_eq!(places.find(OF), Some((DType::F32, 64..128)));
+        assert_eq!(places.hold().find(OF), Some((DType::F32, 64..128)));
         for other in [
             Wanted { offset_units: 8, ..OF },
             Wanted { code: ColumnCode::COMPLETION_IDS, ..OF },
             Wanted { lsn: Lsn::new(4), ..OF },
             Wanted { ref_version: Some(3), ..OF },
         ] {
-            assert_eq!(places.find(other), None, "{other:?}");
+            assert_eq!(places.hold().find(other), None, "{other:?}");
         }
     }
 
@@ -97,6 +106,6 @@ mod tests {
             places.note(Wanted { offset_units, ..OF }, DType::F32, &(0..64));
         }
         assert_eq!(places.0.read().len(), 1);
-        assert_eq!(places.find(OF), None);
+        assert_eq!(places.hold().find(OF), None);
     }
 }

@@ -13,7 +13,7 @@ use crate::format::dtype::DType;
 use crate::format::fault::Fault;
 use crate::format::frame::FrameSeed;
 use crate::ids::{Location, SegmentId};
-use crate::log::places::{Places, Wanted};
+use crate::log::places::{HeldPlaces, Places, Wanted};
 
 /// How segments are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +128,9 @@ impl Segment {
         self.map.as_ref()?.get(range)
     }
 
-    /// Type and bytes of a column that was read before, as [`Segment::note_place`] took it down.
-    pub(crate) fn place(&self, wanted: Wanted) -> Option<(DType, Range<u64>)> {
-        self.places.find(wanted)
+    /// Where columns lie that were read before, as [`Segment::note_place`] took them down.
+    pub(crate) fn places(&self) -> HeldPlaces<'_> {
+        self.places.hold()
     }
 
     /// Takes down where a column lies that was read; not where each access copies or checks anew.

@@ -176,8 +176,8 @@ impl RolloutStore {
         out: &mut G,
     ) -> Result<()> {
         let ask = ask.into();
-        if let Some(known) = self.known_rows::<G::Value>(ids, &ask, step, stale)?
-            && let Some(rows) = known.rows()
+        if let Some(known) = self.known_rows(ids, &ask, step, stale)?
+            && let Some(rows) = known.values::<G::Value>()
         {
             fill(out, &rows)?;
             drop(rows);

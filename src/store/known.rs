@@ -3,44 +3,47 @@
 //! Always true:
 //! - N1. It serves all rows as they were checked, or none: whatever is refused, stale or new goes the way of a view.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::dtype::Element;
 use crate::format::entry::Has;
+use crate::format::meta::ColumnCode;
 use crate::ids::{RolloutId, SegmentId};
 use crate::index::Entry;
 use crate::log::event::Incarnation;
-use crate::log::places::Wanted;
+use crate::log::places::{HeldPlaces, Wanted};
 use crate::log::segment::Segment;
 use crate::store::RolloutStore;
 use crate::store::column::{Ask, Column};
 use crate::store::core::Published;
 use crate::store::gather::Stale;
 
-/// Rows of one column, where they lie.
-pub(super) struct KnownRows<T> {
+/// Rows of one column, of which the index told the frames.
+pub(super) struct KnownRows {
     segments: Vec<Arc<Segment>>,
-    /// Place among the segments, and bytes within it.
-    places: Vec<(usize, Range<u64>)>,
+    /// Place among the segments, and what to look for in it.
+    rows: Vec<(usize, Wanted)>,
     pub(super) fresh: u64,
     /// Rollouts that are asked for the first time since the last tally.
     pub(super) first_time: Vec<Incarnation>,
-    of: std::marker::PhantomData<T>,
 }
 
-impl<T: Element> KnownRows<T> {
-    /// The rows, in the order asked; `None` where any of them cannot be read where it lies.
-    pub(super) fn rows(&self) -> Option<Vec<&[T]>> {
-        let row = |(segment, range): &(usize, Range<u64>)| {
-            let bytes = self.segments.get(*segment)?.mapped(range.clone())?;
-            bytemuck::try_cast_slice(bytes).ok()
+impl KnownRows {
+    /// The rows, in the order asked; `None` where any of them was not read before, or is of another type.
+    pub(super) fn values<T: Element>(&self) -> Option<Vec<&[T]>> {
+        let held: Vec<HeldPlaces<'_>> = self.segments.iter().map(|segment| segment.places()).collect();
+        let row = |(segment, wanted): &(usize, Wanted)| {
+            let (dtype, range) = held.get(*segment)?.find(*wanted)?;
+            if dtype != T::DTYPE {
+                return None;
+            }
+            bytemuck::try_cast_slice(self.segments.get(*segment)?.mapped(range)?).ok()
         };
-        self.places.iter().map(row).collect()
+        self.rows.iter().map(row).collect()
     }
 
-    fn push(&mut self, published: &Published, entry: &Entry, column: &Column) -> Option<()> {
+    fn push(&mut self, published: &Published, entry: &Entry, column: &Column, code: ColumnCode) -> Option<()> {
         let (at, lsn, ref_version) = match column {
             Column::OldLogps if entry.has.contains(Has::OLD) => (entry.old, entry.old_lsn, Some(entry.ref_version)),
             Column::PromptIds | Column::CompletionIds | Column::LossMask | Column::SamplerLogps => {
@@ -49,12 +52,7 @@ impl<T: Element> KnownRows<T> {
             _ => return None,
         };
         let segment = self.segment(published, at.segment)?;
-        let wanted = Wanted { offset_units: at.offset_units, code: column.code()?, lsn, ref_version };
-        let (dtype, range) = self.segments.get(segment)?.place(wanted)?;
-        if dtype != T::DTYPE {
-            return None;
-        }
-        self.places.push((segment, range));
+        self.rows.push((segment, Wanted { offset_units: at.offset_units, code, lsn, ref_version }));
         Some(())
     }
 
@@ -69,27 +67,24 @@ impl<T: Element> KnownRows<T> {
 }
 
 impl RolloutStore {
-    /// The rows of a gather, if each of them was read before and may be served; `None` otherwise.
-    pub(super) fn known_rows<T: Element>(
+    /// The rows of a gather, if each of them may be served and lies in a column that has a place of its own; `None` otherwise.
+    pub(super) fn known_rows(
         &self,
         ids: &[RolloutId],
         ask: &Ask,
         step: u64,
         stale: Stale,
-    ) -> Result<Option<KnownRows<T>>> {
+    ) -> Result<Option<KnownRows>> {
         self.core.check_open()?;
-        if ask.kind.is_some() {
-            return Ok(None);
-        }
+        let (Some(code), None) = (ask.column.code(), ask.kind) else { return Ok(None) };
         let published = self.core.published.read();
         let is_old = ask.column == Column::OldLogps;
-        let (segments, first_time, of) = (Vec::new(), Vec::new(), std::marker::PhantomData);
-        let places = Vec::with_capacity(ids.len());
-        let mut known = KnownRows { segments, places, fresh: 0, first_time, of };
+        let rows = Vec::with_capacity(ids.len());
+        let mut known = KnownRows { segments: Vec::new(), rows, fresh: 0, first_time: Vec::new() };
         for id in ids {
             let Some(entry) = published.index.get(*id) else { return Ok(None) };
             let is_fresh = !is_old || self.core.rules.staleness(&published.state.ref_clock, &entry, step).is_fresh();
-            if (!is_fresh && stale == Stale::Error) || known.push(&published, &entry, &ask.column).is_none() {
+            if (!is_fresh && stale == Stale::Error) || known.push(&published, &entry, &ask.column, code).is_none() {
                 return Ok(None);
             }
             known.fresh += u64::from(is_fresh);
