@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rollstore::{Ask, Column, DType, Element, Error, GatherInto, LogpKind, Result, RolloutId, RolloutStore, Stale};
 
@@ -274,6 +274,9 @@ impl Store {
         pad: (f64, bool),
     ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
         let row_len = out.dims()[1];
+        if !out.is_c_contiguous() {
+            return Ok(None);
+        }
         let Ok(mut out) = out.try_readwrite() else { return Ok(None) };
         let Ok(values) = out.as_slice_mut() else { return Ok(None) };
         let request = Request::new(py, ids, ask)?;
