@@ -13,7 +13,7 @@ use crate::format::dtype::DType;
 use crate::format::meta::ColumnCode;
 use crate::ids::Lsn;
 
-/// Places that a segment keeps at most, about 2.5 MiB; then it begins anew.
+/// Places that a segment keeps at most, about 7 MiB; then it begins anew.
 const PLACES_MAX: usize = 1 << 16;
 
 /// The column of one frame: what to look for.
