@@ -110,7 +110,10 @@ impl Error {
         Self(Box::new(Inner { kind, message, path: None, rollout: None, damage: None, source: None }))
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    /// An error of kind [`ErrorKind::Invalid`] of your own, for what you hand to the store: a
+    /// [`GatherInto`](crate::GatherInto) that refuses rows, say.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 

@@ -96,6 +96,7 @@ pub use store::sweep::aside::SetAside;
 pub use store::sweep::query::{Order, Query};
 pub use store::sweep::{Sweep, SweepStatus, Swept};
 pub use store::view::Rollout;
+pub use store::weights::WeightUpdate;
 pub use store::{Checkpointed, Rewind, RolloutStore};
 
 /// The code in the documents runs with the documentation's tests.

@@ -157,6 +157,27 @@ impl Frame {
     }
 }
 
+/// A column of frame `lsn` of rollout `id`, if this process checked both before and they are mapped: what a gather of many
+/// rows reads without opening each. Of old log-probs the version must be this one.
+pub(crate) fn checked_column(
+    segment: &Segment,
+    at: Location,
+    (id, lsn): (RolloutId, Lsn),
+    code: ColumnCode,
+    version: Option<u64>,
+) -> Option<RawColumn<'_>> {
+    let offset = at.offset_bytes();
+    let brief = checked_before(segment, offset)?;
+    let is_asked_for =
+        (brief.rollout, brief.lsn) == (id, lsn) && version.is_none_or(|asked| brief.ref_version == asked);
+    let meta = segment.mapped(meta_range(offset, brief.meta_len)).filter(|_| is_asked_for)?;
+    let (_, column) = directory::find(meta, code)?;
+    let arrays = offset.saturating_add(body_start(brief.meta_len));
+    let range = arrays.saturating_add(column.range.start)..arrays.saturating_add(column.range.end);
+    let bytes = segment.mapped(range.clone()).filter(|_| segment.is_verified(range.start))?;
+    Some(RawColumn { dtype: column.dtype, bytes })
+}
+
 /// The header of a mapped frame that this process checked before.
 fn checked_before(segment: &Segment, offset: u64) -> Option<FrameBrief> {
     let header = offset..offset.saturating_add(HEADER_BYTES as u64);

@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub(crate) quota: Quota,
     pub(crate) reserve: Reserve,
     pub(crate) usage: Usage,
-    pub(crate) gate: WeightGate,
+    pub(crate) gate: Arc<WeightGate>,
     /// What named sweeps set aside since the store was opened.
     pub(crate) asides: Asides,
     /// Incarnations that a plan met and could not read.

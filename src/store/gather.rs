@@ -174,6 +174,14 @@ impl RolloutStore {
         out: &mut G,
     ) -> Result<()> {
         let ask = ask.into();
+        if let Some(known) = self.known_rows(ids, &ask, step, stale)?
+            && let Some(rows) = known.values::<G::Value>()
+        {
+            fill(out, &rows)?;
+            drop(rows);
+            self.core.usage.asked(ids.len() as u64, known.fresh, known.first_time);
+            return Ok(());
+        }
         let (snapshots, kl_version) = {
             self.core.check_open()?;
             let published = self.core.published.read();
@@ -187,16 +195,19 @@ impl RolloutStore {
             rollouts.iter().try_for_each(|rollout| check_fresh(rollout, &ask.column, step, kl_version))?;
         }
         let rows: Vec<&[G::Value]> = rollouts.iter().map(|rollout| rollout.get(ask.clone())).collect::<Result<_>>()?;
-        let lens: Vec<usize> = rows.iter().map(|values| values.len()).collect();
-        out.begin(&lens)?;
-        for values in rows {
-            out.push(values);
-        }
+        fill(out, &rows)?;
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
         self.core.usage.asked(ids.len() as u64, fresh, first_time);
         Ok(())
     }
+}
+
+fn fill<G: GatherInto>(out: &mut G, rows: &[&[G::Value]]) -> Result<()> {
+    let lens: Vec<usize> = rows.iter().map(|values| values.len()).collect();
+    out.begin(&lens)?;
+    rows.iter().for_each(|values| out.push(values));
+    Ok(())
 }
 
 fn check_fresh(rollout: &Rollout, column: &Column, step: u64, kl_version: u64) -> Result<()> {

@@ -18,6 +18,7 @@ pub(crate) mod diagnose;
 mod flusher;
 pub(crate) mod gather;
 mod group;
+mod known;
 pub(crate) mod new_rollout;
 mod open;
 pub(crate) mod options;
@@ -45,7 +46,7 @@ mod transfer;
 mod usage;
 pub(crate) mod view;
 mod waker;
-mod weights;
+pub(crate) mod weights;
 mod writer;
 
 use std::panic::{self, AssertUnwindSafe};
@@ -287,18 +288,9 @@ impl RolloutStore {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // In a forked child the gate of a thread that is not there would never open.
-        self.core.check_writable()?;
-        let updating = self.core.gate.update()?;
-        self.core.check_writable()?;
-        self.core.rules.check_acted(self.clock(), step)?;
+        let begun = self.begin_weight_update(step)?;
         let updated = panic::catch_unwind(AssertUnwindSafe(update));
-        let advanced = match self.advance(Clock::Ref, Some(step), None) {
-            // Someone else acted at a later step meanwhile. The weights changed all the same.
-            Err(error) if error.kind() == ErrorKind::Invalid => self.advance(Clock::Ref, None, None),
-            advanced => advanced,
-        };
-        drop(updating);
+        let advanced = begun.finish();
         match updated {
             Ok(Ok(value)) => advanced.map(|_| value),
             Ok(Err(error)) => {

@@ -27,7 +27,6 @@ use crate::store::sweep::aside::Asides;
 use crate::store::syncer::Syncer;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
-use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
 use crate::store::{RolloutStore, random};
 use crate::sync::{Mutex, RwLock};
@@ -294,7 +293,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         syncer: Syncer::new(options.durability, options.unsynced_bytes_max),
         usage: Usage::default(),
         unreadable: Mutex::default(),
-        gate: WeightGate::default(),
+        gate: Arc::default(),
         asides: Asides::default(),
         checkpointing: Mutex::default(),
         lock: Mutex::new(lock),

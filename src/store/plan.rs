@@ -7,6 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::EntryKind;
@@ -23,7 +25,8 @@ use crate::store::view::Rollout;
 /// [`crate::RolloutStore::plan_due`], used up by [`crate::RolloutStore::apply`].
 ///
 /// A plan belongs to the open store that made it: after a reopen, restore or rewind its results are dropped.
-#[derive(Debug)]
+/// A clone stands for the same work: of two that are applied, the results that come later are dropped.
+#[derive(Debug, Clone)]
 #[must_use = "a plan says what to compute; `apply` stores the results"]
 pub struct Plan {
     pub(crate) instance: u64,
@@ -39,9 +42,9 @@ pub struct Plan {
 }
 
 /// One rollout of a plan, as it was at hand-out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PlanItem {
-    pub(crate) rollout: Rollout,
+    pub(crate) rollout: Arc<Rollout>,
     /// LSN of the log-probs that the result is to replace; none where they are missing.
     pub(crate) replaces: Lsn,
 }
@@ -57,7 +60,7 @@ impl Plan {
 
     /// Takes in a rollout whose log-probs of LSN `replaces` are to be computed.
     pub(crate) fn push(&mut self, position: usize, rollout: Rollout, replaces: Lsn) {
-        self.items.push(PlanItem { rollout, replaces });
+        self.items.push(PlanItem { rollout: Arc::new(rollout), replaces });
         self.positions.push(position);
     }
 
@@ -70,7 +73,41 @@ impl Plan {
     /// Views of the rollouts, in the order of [`Plan::ids`]: token ids to run the model on.
     #[must_use]
     pub fn rollouts(&self) -> impl ExactSizeIterator<Item = &Rollout> {
-        self.items.iter().map(|item| &item.rollout)
+        self.items.iter().map(|item| &*item.rollout)
+    }
+
+    /// The same views, for a caller who keeps them longer than the plan.
+    #[must_use]
+    pub fn shared_rollouts(&self) -> impl ExactSizeIterator<Item = Arc<Rollout>> {
+        self.items.iter().map(|item| Arc::clone(&item.rollout))
+    }
+
+    /// The rollouts at these places as a plan of their own, for a worker or a micro-batch: results of the parts are applied
+    /// one by one. Places beyond the end are passed over, and damaged rollouts stay with the whole plan.
+    ///
+    /// # How do I compute a plan in micro-batches?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{NewRollout, Results, RolloutStore};
+    /// # let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+    /// # for id in 0..5 {
+    /// #     store.insert(NewRollout::new(id, 100).completion_ids(&[1, 2][..]))?;
+    /// # }
+    /// let plan = store.plan_for(&store.ids(), 100)?;
+    /// for start in (0..plan.len()).step_by(2) {
+    ///     let part = plan.part(start..start + 2);
+    ///     let results: Results = part.ids().map(|id| (id, vec![-0.5; 2])).collect();
+    ///     store.apply(part, results)?; // on disk when it returns
+    /// }
+    /// assert!(store.plan_for(&store.ids(), 100)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn part(&self, places: Range<usize>) -> Self {
+        let end = places.end.min(self.items.len());
+        let places = places.start.min(end)..end;
+        let items = self.items.get(places.clone()).unwrap_or_default().to_vec();
+        let positions = self.positions.get(places).unwrap_or_default().to_vec();
+        Self { items, positions, damaged: Vec::new(), ..*self }
     }
 
     /// For a plan of given ids: the place of each rollout among them, so that results find their rows in the caller's
@@ -202,7 +239,7 @@ impl Plan {
 /// results.push(7.into(), vec![-0.5, -0.25]);
 /// assert_eq!(results.len(), 1);
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Results {
     rows: Vec<(RolloutId, Vec<f32>)>,
     failed: Vec<(RolloutId, String)>,

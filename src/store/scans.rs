@@ -1,9 +1,11 @@
 //! Which rollouts are out of window, stale, due or missing: from the index, in order, touching only what is returned.
 
+use crate::error::{Error, Result};
 use crate::format::entry::Has;
 use crate::ids::RolloutId;
 use crate::store::RolloutStore;
 use crate::store::core::Published;
+use crate::store::rules::Staleness;
 
 impl RolloutStore {
     /// Every live rollout, oldest born first, then by id.
@@ -52,6 +54,34 @@ impl RolloutStore {
             .collect();
         missing.sort_unstable();
         missing.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The flags of these rollouts at `step`, in the order given, as of one committed state. Looks at the index alone: no array
+    /// is read.
+    ///
+    /// # Which of my batch must be computed, and why?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{NewRollout, RolloutStore};
+    /// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+    /// store.insert(NewRollout::new(1, 100).old_logps(&[-0.5][..], 0))?;
+    /// store.insert(NewRollout::new(2, 100))?;
+    /// let flags = store.staleness(&[2.into(), 1.into()], 105)?;
+    /// assert_eq!((flags[0].missing, flags[1].is_fresh()), (true, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` for an id that is not live, `Invalid` for a closed store.
+    pub fn staleness(&self, ids: &[RolloutId], step: u64) -> Result<Vec<Staleness>> {
+        self.core.check_open()?;
+        let published = self.core.published.read();
+        let of = |id: &RolloutId| {
+            let entry = published.index.get(*id);
+            let entry = entry.ok_or_else(|| Error::not_found(format!("rollout {id} is not live")).of(*id))?;
+            Ok(self.core.rules.staleness(&published.state.ref_clock, &entry, step))
+        };
+        ids.iter().map(of).collect()
     }
 
     /// How many rollouts are out of window at `step`, without listing them.

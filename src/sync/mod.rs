@@ -7,13 +7,11 @@
 mod scheduled;
 
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread;
 
 #[cfg(shuttle)]
 pub(crate) use scheduled::{Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(shuttle)]
-pub(crate) use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 #[cfg(shuttle)]
 pub(crate) use shuttle::thread;

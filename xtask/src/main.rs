@@ -1,10 +1,11 @@
 //! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`, `cargo xtask filesystems`.
 //!
-//! May touch cargo. Needs nothing but a Rust toolchain; fuzzing installs its own tool.
+//! May touch cargo. Needs nothing but a Rust toolchain, and Python for the Python package; fuzzing installs its own tool.
 
 mod bugs;
 mod coverage;
 mod filesystems;
+mod python;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
+       cargo xtask test-python [ARGUMENTS OF PYTEST]
+       cargo xtask bench-python
        cargo xtask soak
        cargo xtask bugs
        cargo xtask shuttle
@@ -19,8 +22,14 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask fuzz TARGET SECONDS
        cargo xtask filesystems [NAME ...]
 
-test  Runs every test: units, suites, documentation examples, and the programs in examples/.
+test  Runs every test: units, suites, documentation examples, the programs in examples/, and the Python package's tests.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
+test-python
+      Builds the Python package, runs its tests and examples, and checks its types, in an environment of its own under
+      target/. It takes CPython 3.10 or newer (ROLLSTORE_PYTHON names another than python3), and fails without one unless
+      ROLLSTORE_NO_PYTHON=1.
+bench-python
+      Builds the Python package as it is released and prints what its calls cost, as ratios.
 soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and
       what opening them reads. `cargo xtask test` has it scaled down.
 bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
@@ -43,6 +52,8 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
+        Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
+        Some("bench-python") => python::bench(),
         Some("soak") => soak(),
         Some("bugs") => bugs::run(),
         Some("shuttle") => bugs::run_shuttle(),
@@ -64,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The default members are tested: the others need more than a Rust toolchain. The `dev` profile is optimised.
+/// The default members are tested, and the Python package by its own tools. The `dev` profile is optimised.
 fn test(extra: &[String]) -> Result<(), String> {
     let scale = env::var(SCALE).unwrap_or_else(|_| "1".to_owned());
     if scale.parse::<u32>().map_or(true, |scale| scale == 0) {
@@ -81,7 +92,7 @@ fn test(extra: &[String]) -> Result<(), String> {
     for example in examples(&root)? {
         cargo(&root, &scale, &["run", "--quiet", "--example", &example])?;
     }
-    Ok(())
+    python::test(&[])
 }
 
 /// The suites of long runs, whole. Their figures are printed.

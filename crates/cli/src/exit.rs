@@ -8,7 +8,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use crate::text;
 use crate::trace::TraceError;
@@ -75,19 +74,19 @@ impl From<TraceError> for Failure {
 }
 
 /// Tells the failure, if any, and gives the program's exit code.
-pub(crate) fn finish(outcome: Outcome<Verdict>) -> ExitCode {
+pub(crate) fn finish(outcome: Outcome<Verdict>) -> u8 {
     match outcome {
-        Ok(Verdict::Sound) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Ok(Verdict::Damaged) => ExitCode::from(1),
+        Ok(Verdict::Sound) | Err(Failure::ReaderGone) => 0,
+        Ok(Verdict::Damaged) => 1,
         Err(Failure::Found(message)) => {
             note(&message);
-            ExitCode::from(1)
+            1
         }
         Err(Failure::CouldNotLook(message)) => {
             note(&message);
-            ExitCode::from(2)
+            2
         }
-        Err(Failure::Child(code)) => ExitCode::from(code),
+        Err(Failure::Child(code)) => code,
     }
 }
 

@@ -14,6 +14,7 @@ mod commands;
 mod exit;
 mod findings;
 mod output;
+mod program;
 mod replay;
 mod text;
 pub mod trace;
@@ -28,6 +29,13 @@ use output::Output;
 
 /// Runs the program with these arguments (the first is the program's name) and gives its exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(run_as(&[], arguments))
+}
+
+/// [`run`], for a program that is not the executable of this process: `started_by` is the command line that starts it, to
+/// which arguments are added. Gives the exit code as a number.
+pub fn run_as(started_by: &[OsString], arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    program::set(started_by);
     let mut out = Output::stdout();
     let outcome = match args::parse(arguments) {
         Ok(command) => dispatch(&command, &mut out),

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{self, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{self, ChildStdout, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::settings::Settings;
 use crate::args::{Clock, Mode, ReplayArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
+use crate::program;
 use crate::text;
 use crate::trace::TraceReader;
 
@@ -103,8 +104,8 @@ struct Child {
 impl Child {
     fn start(args: &ReplayArgs, settings: &Settings, place: &Place) -> Outcome<Self> {
         let failed = |error: io::Error| Failure::could_not_look(format!("could not start the child process: {error}"));
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut process = Command::new(program)
+        let mut process = program::command()
+            .map_err(failed)?
             .args(arguments(args, settings, place))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,0 +1,124 @@
+//! The Python package's tests, in an environment that this chore makes itself.
+//!
+//! May touch Python, its package installer and the build directory. Needs `CPython` 3.10 or newer.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{root, run, runs};
+
+/// The variable that says that there is no Python here, and that this is right.
+const NO_PYTHON: &str = "ROLLSTORE_NO_PYTHON";
+
+/// The variable that names the interpreter to use.
+const PYTHON: &str = "ROLLSTORE_PYTHON";
+
+/// What the tests need beside the package.
+const PACKAGES: [&str; 6] =
+    ["maturin>=1.9,<2", "numpy>=1.24", "pytest>=8", "ml_dtypes>=0.4", "pyarrow>=14", "pyright[nodejs]>=1.1.400"];
+
+/// Builds the package, runs its tests, examples and benchmark, and checks its types. `extra` goes to pytest, alone then.
+pub(crate) fn test(extra: &[String]) -> Result<(), String> {
+    if env::var_os(NO_PYTHON).is_some_and(|set| set == "1") {
+        eprintln!("{NO_PYTHON} is 1: the Python package is not tested");
+        return Ok(());
+    }
+    let package = root().join("python");
+    let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
+    // The profile of the tests: what they share with the library's own is built once.
+    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    run(environment.command("python").args(["-m", "pytest"]).args(extra).current_dir(&package))?;
+    if !extra.is_empty() {
+        return Ok(());
+    }
+    for example in examples(&package.join("examples"))? {
+        run(environment.command("python").arg(&example).current_dir(&package))?;
+    }
+    let mut types = environment.command("pyright");
+    types.arg("--pythonpath").arg(environment.program("python"));
+    run(types.current_dir(&package))
+}
+
+/// Builds the package as it is released, and prints what its calls cost as ratios.
+pub(crate) fn bench() -> Result<(), String> {
+    let package = root().join("python");
+    let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
+    run(environment.command("maturin").args(["develop", "--release"]).current_dir(&package))?;
+    run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
+}
+
+/// An interpreter's environment of our own, kept between runs.
+struct Environment {
+    dir: PathBuf,
+}
+
+impl Environment {
+    /// Makes the environment, or takes the one of an earlier run where the packages are still the same.
+    fn prepare(dir: &Path) -> Result<Self, String> {
+        let environment = Self { dir: dir.to_owned() };
+        let stamp = dir.join("packages");
+        let wanted = PACKAGES.join("\n");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(environment);
+        }
+        let python = interpreter()?;
+        if dir.exists() {
+            fs::remove_dir_all(dir).map_err(|error| format!("could not remove {}: {error}", dir.display()))?;
+        }
+        if runs(Command::new("uv").arg("--version")) {
+            run(Command::new("uv").args(["venv", "--quiet", "--python"]).arg(&python).arg(dir))?;
+            let mut install = Command::new("uv");
+            install.args(["pip", "install", "--quiet", "--python"]).arg(environment.program("python"));
+            run(install.args(PACKAGES))?;
+        } else {
+            run(Command::new(&python).args(["-m", "venv"]).arg(dir))?;
+            let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+            run(environment.command("python").args(install).args(PACKAGES))?;
+        }
+        fs::write(&stamp, wanted).map_err(|error| format!("could not write {}: {error}", stamp.display()))?;
+        Ok(environment)
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.dir.join("bin").join(name)
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.program(name));
+        command.env("VIRTUAL_ENV", &self.dir).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+        command
+    }
+}
+
+/// The first interpreter that is new enough.
+fn interpreter() -> Result<OsString, String> {
+    const NEW_ENOUGH: &str =
+        "import sys, venv; sys.exit(sys.version_info < (3, 10) or sys.implementation.name != 'cpython')";
+    let named = env::var_os(PYTHON);
+    let known = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
+    let candidates = named.map_or_else(|| known.map(OsString::from).to_vec(), |named| vec![named]);
+    let found = candidates.into_iter().find(|python| runs(Command::new(python).args(["-c", NEW_ENOUGH])));
+    found.ok_or_else(|| {
+        format!(
+            "there is no CPython 3.10 or newer with venv; install one, name one in {PYTHON}, or set {NO_PYTHON}=1 to leave the \
+             Python package untested"
+        )
+    })
+}
+
+/// The programs in a folder, in order.
+fn examples(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("could not list {}: {error}", folder.display());
+    let mut found = Vec::new();
+    for entry in folder.read_dir().map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "py") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
