@@ -4,8 +4,6 @@
 //! - A1. Every value is checked before the first byte of the caller's buffer changes.
 //! - A2. Nothing that is absent or, unless allowed, stale is served; padding is never taken for a value.
 
-use std::sync::Arc;
-
 use crate::error::{Error, Result};
 use crate::format::dtype::Element;
 use crate::format::entry::Has;
@@ -184,17 +182,15 @@ impl RolloutStore {
             self.core.usage.asked(ids.len() as u64, known.fresh, known.first_time);
             return Ok(());
         }
-        let (snapshots, state, kl_version) = {
+        let (snapshots, kl_version) = {
             self.core.check_open()?;
             let published = self.core.published.read();
-            let state = Arc::clone(&published.state);
-            let kl_version = state.kl_clock.current;
-            (Snapshot::of_all(&published, ids)?, state, kl_version)
+            (Snapshot::of_all(&published, ids)?, published.state.kl_clock.current)
         };
         let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
         let first_time = first_time.map(Snapshot::incarnation).collect();
         let rollouts: Vec<Rollout> =
-            snapshots.into_iter().map(|snapshot| snapshot.open(&state, &self.core.rules)).collect::<Result<_>>()?;
+            snapshots.into_iter().map(|snapshot| snapshot.open(&self.core.rules)).collect::<Result<_>>()?;
         if stale == Stale::Error {
             rollouts.iter().try_for_each(|rollout| check_fresh(rollout, &ask.column, step, kl_version))?;
         }
