@@ -123,7 +123,6 @@ def trainer(
         bf16=False,
         fp16=False,
         gradient_checkpointing=False,
-        seed=SEED,
         max_steps=steps,
         per_device_train_batch_size=4,
         gradient_accumulation_steps=accumulation,
@@ -136,7 +135,7 @@ def trainer(
         logging_steps=1,
         report_to=[],
         disable_tqdm=True,
-        **{"save_strategy": "no", **(config or {})},
+        **{"seed": SEED, "save_strategy": "no", **(config or {})},
     )
     made = kind(
         model=kwargs.pop("model", None) or model(),

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -174,8 +174,7 @@ class ReplayBuffer:
         """
         if "completion_ids" not in columns:
             raise InvalidError("completion_ids are missing: they tell how many rollouts there are")
-        completions = columns["completion_ids"]
-        count = len(completions[1]) - 1 if isinstance(completions, tuple) else len(completions)
+        count = _row_count(columns["completion_ids"])
         ids = self.store.allocate_ids(count)
         created = np.full(count, self._step if step is None else step, np.uint64)
         groups = ids if group_ids is None else id_array(group_ids, "group_ids")
@@ -300,10 +299,11 @@ class ReplayBuffer:
 
     def _ages(self, table: Table, step: int) -> I64:
         created = table.oldest_of_group() if self._by == "group" else table.created
-        return np.maximum(np.int64(step) - created.astype(np.int64), 0)
+        ages: I64 = step - created.astype(np.int64)
+        return np.maximum(ages, 0)
 
     def _too_old(self, table: Table, step: int, bound: int | None = None) -> Bools:
-        return self._ages(table, step) > (self.max_staleness if bound is None else bound)
+        return np.greater(self._ages(table, step), self.max_staleness if bound is None else bound)
 
     def _retire(self, ids: U64, reason: Reason, dropped: dict[str, int], cursor: bytes | None) -> int:
         with self.store.batch() as batch:
@@ -334,6 +334,13 @@ class ReplayBuffer:
             "draws": self._draws,
         }
         batch.cursor(json.dumps(state).encode())
+
+
+def _row_count(column: Any) -> int:
+    """The number of rows of a column, in any form that the store takes."""
+    if isinstance(column, tuple):
+        return len(cast("tuple[Any, Any]", column)[1]) - 1
+    return len(column)
 
 
 def _sum(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import inspect
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ class StoreTrainerMixin(Trainer):
         return batch
 
     @contextmanager
-    def _without_old_logps(self) -> Iterator[None]:
+    def _without_old_logps(self) -> Generator[None]:
         """Keeps TRL from computing old logps ahead: it does so where a window and an optimizer step do not fit into each other. The
         sampler's correction needs them at once, and is left as it is."""
         needed = self.use_vllm and self.vllm_importance_sampling_correction
@@ -285,7 +285,7 @@ class StoreTrainerMixin(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self._resume(os.fspath(checkpoint))
+            self._resume(str(checkpoint))
 
     def _resume(self, checkpoint: str) -> None:
         """Restores all ranks, or none."""
