@@ -95,7 +95,8 @@ impl Environment {
 
 /// The first interpreter that is new enough.
 pub(crate) fn interpreter() -> Result<OsString, String> {
-    const NEW_ENOUGH: &str = "import sys, venv; sys.exit(sys.version_info < (3, 10) or sys.implementation.name != 'cpython')";
+    const NEW_ENOUGH: &str =
+        "import sys, venv; sys.exit(sys.version_info < (3, 10) or sys.implementation.name != 'cpython')";
     let named = env::var_os(PYTHON);
     let known = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
     let candidates = named.map_or_else(|| known.map(OsString::from).to_vec(), |named| vec![named]);

@@ -1,6 +1,6 @@
 """GRPO with TRL and a store, on a laptop's CPU, without any hub, in well under two minutes: learns, is killed, goes on bit for bit.
 
-The model (20,000 parameters) and the task are made on the spot: after a prompt like ``"37="``, write the digit 7. A second process
+The model (20,000 parameters) and the task are made on the spot: after a prompt like ``"37="``, write even digits. A second process
 trains, and kills itself in the middle of a generation. The first resumes from its checkpoint.
 
     pip install ./python trl
@@ -27,7 +27,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from trl import GRPOConfig
 
 VOCABULARY = ["<pad>", "<eos>", "<unk>", *"0123456789="]
-STEPS, SAVED_EVERY, KILLED_AT = 60, 7, 26
+STEPS, SAVED_EVERY, KILLED_AT = 40, 7, 26
 
 
 def tokenizer() -> Any:
@@ -58,8 +58,8 @@ def model() -> Any:
 
 
 def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
-    """The share of characters that are the digit before the ``=``."""
-    return [text.count(prompt[-2]) / max(len(text), 1) for prompt, text in zip(prompts, completions, strict=True)]
+    """The share of characters that are even digits."""
+    return [sum(text.count(digit) for digit in "02468") / max(len(text), 1) for text in completions]
 
 
 def questions() -> Any:
