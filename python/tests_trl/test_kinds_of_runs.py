@@ -111,8 +111,8 @@ def test_it_trains_as_trl_and_restores_the_batch_in_use_bit_for_bit(name: str, t
 
     resumed = run(stored_kind, tmp_path / "stored", options)
     seen: list[list[dict[str, Any]]] = []
-    restore = resumed._restore
-    resumed._restore = lambda path: (restore(path), seen.append(resumed._buffered_inputs))[0]
+    take_over = resumed._take_over
+    resumed._take_over = lambda saved, buffered: (seen.append(buffered), take_over(saved, buffered))
     stored.store.close()
     resumed.train(resume_from_checkpoint=str(tmp_path / "stored" / f"checkpoint-{SAVED}"))
     (batches,) = seen

@@ -278,6 +278,8 @@ class StoreTrainerMixin(Trainer):
         try:
             self.store.checkpoint(path)
         except InvalidError:
+            if not os.path.isdir(path):
+                raise
             # What a run of another store left there, as the rest of this checkpoint that is about to be written over.
             shutil.rmtree(path)
             self.store.checkpoint(path)
@@ -294,9 +296,13 @@ class StoreTrainerMixin(Trainer):
             self._store.close()
             self._store = None
         reason = first_reason(self._gather(misfit(path, self._shape())))
+        found: tuple[Saved, list[dict[str, Any]] | None] | None = None
         if reason is None:
-            reason = first_reason(self._gather(self._restore(path)))
-        if reason is not None:
+            mine, found = self._restore(path)
+            reason = first_reason(self._gather(mine))
+        if reason is None and found is not None:
+            self._take_over(*found)
+        else:
             warnings.warn(
                 f"the rollouts of {checkpoint} are not restored, they are generated again: {reason}",
                 RolloutsNotRestored,
@@ -304,8 +310,9 @@ class StoreTrainerMixin(Trainer):
             )
             self._begin_anew()
 
-    def _restore(self, path: str) -> str | None:
-        """Restores this rank, and returns why it could not."""
+    def _restore(self, path: str) -> tuple[str | None, tuple[Saved, list[dict[str, Any]] | None] | None]:
+        """Restores this rank's store, and returns why it could not, or what was found: the trainer itself is as it was, since other
+        ranks may fail."""
         try:
             RolloutStore.restore(path, self._shard)
             self._open()
@@ -316,14 +323,17 @@ class StoreTrainerMixin(Trainer):
         except LockedError:
             raise
         except (Error, OSError, ValueError) as error:
-            return str(error)
+            return str(error), None
+        return None, (saved, buffered)
+
+    def _take_over(self, saved: Saved, buffered: list[dict[str, Any]] | None) -> None:
+        """All ranks have restored: the trainer goes on from there."""
         self._step, self._generation = saved.micro_step, saved.generation
         self._window, self._layout, self._buffered_inputs = saved.window, saved.layout, buffered
         if self._sampler is not None:
             # Its generator begins with the seed again. Each epoch draws an order when it begins.
             for _ in range(saved.epochs):
                 next(iter(self._sampler), None)
-        return None
 
     def _rebuilt(self, ids: list[int], layout: rows.Layout) -> dict[str, Any]:
         batch = rows.batch_of(self.store, ids, layout, self._store_step)
