@@ -27,7 +27,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from trl import GRPOConfig
 
 VOCABULARY = ["<pad>", "<eos>", "<unk>", *"0123456789="]
-STEPS, SAVED_EVERY, KILLED_AT = 40, 7, 26
+STEPS, SAVED_EVERY, KILLED_AT = 42, 7, 26
 
 
 def tokenizer() -> Any:
@@ -89,7 +89,7 @@ def trainer(out: Path) -> StoreGRPOTrainer:
         max_completion_length=8,
         learning_rate=5e-3,
         save_steps=SAVED_EVERY,
-        logging_steps=10,
+        logging_steps=SAVED_EVERY,
         report_to=[],
         disable_tqdm=True,
     )
@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
     )
     print(f"weights equal bit for bit: {equal}")
     print(f"forwards for old log-probs alone: {through.old_logps_forwards}; TRL runs {STEPS * 2}")
-    assert equal and before[STEPS] > before[10] + 0.1, "it learns, and a kill changes nothing"
+    assert equal and before == after and before[STEPS] > before[SAVED_EVERY] + 0.1, "it learns, and a kill changes nothing"
 
 
 if __name__ == "__main__":
