@@ -79,6 +79,7 @@ pub use store::budget::Budget;
 pub use store::column::{Ask, Column, ColumnValues, ColumnView, LogpKind, Provenance};
 pub use store::column_info::ColumnInfo;
 pub use store::compact::{CompactBudget, Compacted};
+pub use store::complete::CompleteGroups;
 pub use store::diagnose::{Diagnosis, Help};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
 pub use store::new_rollout::{NewRollout, VersionSpan};

@@ -10,9 +10,6 @@ use rollstore::disk::sim::SimDisk;
 use rollstore_testkit::bytes;
 use rollstore_testkit::store::{DIR, TOKENS, check_content, completion_ids, open, rollout};
 
-/// Bytes of a frame's header.
-const HEADER_BYTES: u64 = 128;
-
 /// Rollouts of one size, and where the frame of each begins.
 struct Store {
     disk: SimDisk,
@@ -42,8 +39,8 @@ impl Store {
         let segments = bytes::segments(&disk, DIR);
         let place = |id: u64| {
             let segment = segments[usize::from(id >= 8)].clone();
-            // Token ids are a frame's first column.
-            let at = bytes::find_u32(&disk, &segment, &completion_ids(id, TOKENS)) - HEADER_BYTES;
+            let column = bytes::find_u32(&disk, &segment, &completion_ids(id, TOKENS));
+            let at = bytes::frame_around(&disk, &segment, column);
             (segment, at)
         };
         let frames: Vec<_> = (0..16).step_by(2).map(place).collect();

@@ -11,8 +11,6 @@ use rollstore_testkit::bytes;
 use rollstore_testkit::store::{self, DIR, append, ids, open, options, partial, rollout};
 
 /// Bytes of a frame's header, in front of its first array.
-const HEADER_BYTES: u64 = 128;
-
 /// Where the first frame of a segment lies.
 const FRAMES_BEGIN: u64 = 4096;
 
@@ -27,12 +25,23 @@ fn begun() -> SimDisk {
     disk
 }
 
-/// Flips a bit so many bytes in front of the tokens of one piece.
-fn spoil(disk: &SimDisk, piece: usize, before: u64) {
+/// What of a piece is spoilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Header,
+    Tokens,
+}
+
+/// Flips a bit of one piece.
+fn spoil(disk: &SimDisk, piece: usize, part: Part) {
     let tokens = store::next_tokens(8, piece * 20, 20).0;
     let segment = bytes::segments(disk, DIR).remove(0);
     let at = bytes::find_u32(disk, &segment, &tokens);
-    bytes::flip(disk, &segment, at - before, 3);
+    let place = match part {
+        Part::Header => bytes::frame_around(disk, &segment, at) + 9,
+        Part::Tokens => at,
+    };
+    bytes::flip(disk, &segment, place, 3);
 }
 
 fn kinds(store: &RolloutStore) -> [ErrorKind; 3] {
@@ -44,7 +53,7 @@ fn kinds(store: &RolloutStore) -> [ErrorKind; 3] {
 #[test]
 fn d6_a_damaged_piece_is_named_and_never_finished() {
     let disk = begun();
-    spoil(&disk, 1, 0);
+    spoil(&disk, 1, Part::Tokens);
     let store = open(&disk).unwrap();
     let error = store.partial(8.into()).unwrap_err();
     assert_eq!((error.kind(), error.rollout()), (ErrorKind::Damaged, Some(8.into())));
@@ -56,18 +65,14 @@ fn d6_a_damaged_piece_is_named_and_never_finished() {
 
 #[test]
 fn d6_a_piece_that_a_repair_could_not_keep_is_missed() {
-    for (piece, before) in [(0, 0), (0, HEADER_BYTES - 9), (1, 0), (1, HEADER_BYTES - 9)] {
+    for (piece, part) in [(0, Part::Tokens), (0, Part::Header), (1, Part::Tokens), (1, Part::Header)] {
         let disk = begun();
-        spoil(&disk, piece, before);
+        spoil(&disk, piece, part);
         let repaired = options(Arc::new(disk.clone())).repair(DIR).unwrap();
-        assert_eq!(repaired.rollouts_lost.contains(&8.into()), before == 0, "piece {piece}: {repaired:?}");
+        assert_eq!(repaired.rollouts_lost.contains(&8.into()), part == Part::Tokens, "piece {piece}: {repaired:?}");
         let store = open(&disk).unwrap();
         let partials = store.partials();
-        assert_eq!(
-            (partials.len(), partials[0].is_whole),
-            (1, false),
-            "piece {piece}, {before} bytes before its tokens"
-        );
+        assert_eq!((partials.len(), partials[0].is_whole), (1, false), "piece {piece}, its {part:?}");
         assert_eq!(kinds(&store), [ErrorKind::Damaged; 3]);
 
         assert_eq!(store.abandon_partials(&ids([8])).unwrap(), 1);
@@ -81,7 +86,7 @@ fn d6_a_piece_that_a_repair_could_not_keep_is_missed() {
 #[test]
 fn where_the_last_piece_is_lost_generation_goes_on_from_the_one_before() {
     let disk = begun();
-    spoil(&disk, 2, 0);
+    spoil(&disk, 2, Part::Tokens);
     let repaired = options(Arc::new(disk.clone())).repair(DIR).unwrap();
     assert_eq!(repaired.rollouts_lost, ids([8]), "{repaired:?}");
     let store = open(&disk).unwrap();

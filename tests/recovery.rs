@@ -36,7 +36,8 @@ fn killed(batches: u64) -> (SimDisk, Vec<StoreState>) {
 fn frame_of(disk: &SimDisk, id: u64) -> (PathBuf, u64) {
     let segment = bytes::segments(disk, DIR).pop().unwrap();
     let arrays = bytes::find_u32(disk, &segment, &completion_ids(id, TOKENS));
-    (segment, arrays - HEADER_BYTES)
+    let frame = bytes::frame_around(disk, &segment, arrays);
+    (segment, frame)
 }
 
 /// Opening fails, and the error names this file and a byte of the frame at `offset`.

@@ -25,8 +25,7 @@ fn spoiled(place: u64) -> Rollout {
 
 #[test]
 fn old_logps_of_a_damaged_frame_are_listed_and_refused() {
-    let descriptor = HEADER_BYTES + (TOKENS as u64 * 4).next_multiple_of(64);
-    for place in [8, descriptor + 1] {
+    for place in [8, HEADER_BYTES + 1] {
         let view = spoiled(place);
         let columns = view.columns();
         let old = columns.iter().find(|info| info.column == Column::OldLogps);

@@ -18,12 +18,12 @@ pub(crate) fn rollout_ids(ids: &Ids<'_>) -> PyResult<Vec<RolloutId>> {
 }
 
 /// Ids as an array.
-pub(crate) fn id_array<'py>(py: Python<'py>, ids: impl Iterator<Item = RolloutId>) -> Bound<'py, PyArray1<u64>> {
+pub(crate) fn id_array(py: Python<'_>, ids: impl Iterator<Item = RolloutId>) -> Bound<'_, PyArray1<u64>> {
     PyArray1::from_vec(py, ids.map(RolloutId::get).collect())
 }
 
 /// Numbers that are places or lengths, as `NumPy` counts: signed, 64 bits.
-pub(crate) fn counts<'py>(py: Python<'py>, counts: impl Iterator<Item = usize>) -> Bound<'py, PyArray1<i64>> {
+pub(crate) fn counts(py: Python<'_>, counts: impl Iterator<Item = usize>) -> Bound<'_, PyArray1<i64>> {
     PyArray1::from_vec(py, counts.map(|count| i64::try_from(count).unwrap_or(i64::MAX)).collect())
 }
 

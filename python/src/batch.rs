@@ -69,6 +69,7 @@ impl Batch {
         Ok(())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn apply(&self, py: Python<'_>, plan: &crate::plan::Plan, values: Computed<'_>) -> PyResult<()> {
         let results = values.results(py, plan.plan())?;
         self.push(Operation::Apply(plan.plan().clone(), results));

@@ -80,6 +80,7 @@ impl Store {
 
     /// Computed, dropped, failed, micro-batches, set aside (id, attempts, given up, reason), finished.
     #[expect(clippy::too_many_arguments, reason = "the Python half gives them names")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn sweep(
         &self,
         py: Python<'_>,

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
-use numpy::{PyArray1, PyReadwriteArray1};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rollstore::{Ask, Column, DType, Element, Error, GatherInto, LogpKind, Result, RolloutId, RolloutStore, Stale};
 
@@ -215,6 +215,12 @@ fn into_given<T: Element, O: Target + From<T>>(
     Ok(given.lens)
 }
 
+/// Type, values, length of a row, lengths of the rows.
+type PaddedArrays<'py> = (&'static str, Bound<'py, PyAny>, usize, Bound<'py, PyArray1<i64>>);
+
+/// Type, values, offsets.
+type FlatArrays<'py> = (&'static str, Bound<'py, PyAny>, Bound<'py, PyArray1<u64>>);
+
 /// Values of one type, owned, until the interpreter lock is held again.
 type Values = Box<dyn IntoArray + Send>;
 
@@ -258,6 +264,35 @@ impl<T: Element, O: From<T>> GatherInto for IntoEnds<T, O> {
     }
 }
 
+impl Store {
+    fn fill<'py, O: Target + numpy::Element>(
+        &self,
+        py: Python<'py>,
+        ids: &Ids<'py>,
+        ask: AskArgs,
+        out: &Bound<'py, PyArray2<O>>,
+        pad: (f64, bool),
+    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let row_len = out.dims()[1];
+        if !out.is_c_contiguous() {
+            return Ok(None);
+        }
+        let Ok(mut out) = out.try_readwrite() else { return Ok(None) };
+        let Ok(values) = out.as_slice_mut() else { return Ok(None) };
+        let request = Request::new(py, ids, ask)?;
+        if values.len() != request.ids.len() * row_len {
+            return Ok(None);
+        }
+        let bytes = bytemuck::cast_slice_mut(values);
+        let mut work = || {
+            let found = request.dtype(self.store())?;
+            widening!(request, found, O::DTYPE, into_given(self.store(), &request, bytes, row_len, pad))
+        };
+        let lens = detached(py, || Ok(work()))?.map_err(|error| request.place(py, &error))?;
+        Ok(Some(counts(py, lens.into_iter())))
+    }
+}
+
 #[pymethods]
 impl Store {
     /// Fills the bytes of a contiguous `[rows, row_len]` buffer of this type.
@@ -281,7 +316,26 @@ impl Store {
         Ok(counts(py, lens.into_iter()))
     }
 
-    /// A new buffer, as wide as the longest row: type, values, length of a row, lengths of the rows.
+    /// Fills a contiguous `[rows, row_len]` array of a type that both sides know; `None` for any other, unchanged.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+    fn gather_out<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Ids<'py>,
+        ask: AskArgs,
+        out: &Bound<'py, PyAny>,
+        pad: (f64, bool),
+    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        if let Ok(out) = out.cast::<PyArray2<f32>>() {
+            return self.fill(py, &ids, ask, out, pad);
+        }
+        if let Ok(out) = out.cast::<PyArray2<i64>>() {
+            return self.fill(py, &ids, ask, out, pad);
+        }
+        Ok(None)
+    }
+
+    /// A new buffer, as wide as the longest row.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn gather_padded<'py>(
         &self,
@@ -289,7 +343,7 @@ impl Store {
         ids: Ids<'py>,
         ask: AskArgs,
         pad: (f64, bool),
-    ) -> PyResult<(&'static str, Bound<'py, PyAny>, usize, Bound<'py, PyArray1<i64>>)> {
+    ) -> PyResult<PaddedArrays<'py>> {
         let request = Request::new(py, &ids, ask)?;
         let work = || {
             let found = request.dtype(self.store())?;
@@ -301,14 +355,9 @@ impl Store {
         Ok((dtype, values.into_array(py), row_len, counts(py, lens.into_iter())))
     }
 
-    /// All rows behind each other, and where each begins: type, values, offsets.
+    /// All rows behind each other, and where each begins.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-    fn gather_flat<'py>(
-        &self,
-        py: Python<'py>,
-        ids: Ids<'py>,
-        ask: AskArgs,
-    ) -> PyResult<(&'static str, Bound<'py, PyAny>, Bound<'py, PyArray1<u64>>)> {
+    fn gather_flat<'py>(&self, py: Python<'py>, ids: Ids<'py>, ask: AskArgs) -> PyResult<FlatArrays<'py>> {
         let request = Request::new(py, &ids, ask)?;
         let work = || {
             let found = request.dtype(self.store())?;

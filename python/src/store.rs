@@ -32,9 +32,8 @@ impl Drop for Store {
     fn drop(&mut self) {
         // The last handle closes the store, which waits for its threads and writes: not with the interpreter's lock held.
         let store = self.store.take();
-        if Python::try_attach(|py| py.detach(|| drop(store))).is_none() {
-            // The interpreter is gone, and with it its lock; `store` was dropped with the closure.
-        }
+        // Where the interpreter is gone, so is its lock, and `store` is dropped with the closure.
+        let _ = Python::try_attach(|py| py.detach(|| drop(store)));
     }
 }
 
@@ -48,6 +47,7 @@ impl Store {
 /// What `Store.open` takes beside the path: a dictionary with all of these.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each set by a name of its own")]
 struct OpenArgs {
     window: Option<u64>,
     max_version_lag: Option<u64>,
@@ -162,7 +162,7 @@ impl Store {
         Ok(flags(py, found.into_iter()))
     }
 
-    /// Ids by question: all, out_of_window, stale, needs_recompute, from_future, missing, group.
+    /// Ids by question; all of them for any other than those below.
     fn scan<'py>(&self, py: Python<'py>, question: &str, of: u64) -> PyResult<Bound<'py, PyArray1<u64>>> {
         let store = self.store();
         let ids = asked(py, || match question {

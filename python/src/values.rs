@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use rollstore::{Element, Error, Result};
+use rollstore::{DType, Element, Error, Result};
 
 /// Values that become an array without a copy. Those of 16-bit floats become `uint16`: the Python half names their type.
 pub(crate) trait IntoArray {
@@ -20,19 +20,28 @@ pub(crate) trait Target: Element {
     fn boxed(values: Vec<Self>) -> Box<dyn IntoArray + Send>;
 }
 
-fn no_pad<T: Element>(pad: f64) -> Error {
-    Error::invalid(format!("pad is {pad}, which is no {} value", T::DTYPE))
+/// The whole number that a padding is.
+fn whole(pad: f64, dtype: DType) -> Result<i64> {
+    /// Every whole number up to here is a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if pad.fract() != 0.0 || pad.abs() > EXACT {
+        return Err(no_pad(pad, dtype));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within the range")]
+    let whole = pad as i64;
+    Ok(whole)
+}
+
+fn no_pad(pad: f64, dtype: DType) -> Error {
+    Error::invalid(format!("pad is {pad}, which is no {dtype} value"))
 }
 
 macro_rules! whole {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $pad:expr),*) => {$(
         impl Target for $type {
             fn pad(pad: f64) -> Result<Self> {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared right after", )]
-                let value = pad as Self;
-                #[expect(clippy::cast_precision_loss, clippy::cast_lossless, reason = "a pad that is lost is refused")]
-                let back = value as f64;
-                if back == pad { Ok(value) } else { Err(no_pad::<Self>(pad)) }
+                let convert: fn(i64) -> Option<Self> = $pad;
+                convert(whole(pad, Self::DTYPE)?).ok_or_else(|| no_pad(pad, Self::DTYPE))
             }
 
             fn boxed(values: Vec<Self>) -> Box<dyn IntoArray + Send> {
@@ -48,7 +57,12 @@ macro_rules! whole {
     )*};
 }
 
-whole! { i32, i64, u32, u8 }
+whole! {
+    i64: Some,
+    i32: |whole| Self::try_from(whole).ok(),
+    u32: |whole| Self::try_from(whole).ok(),
+    u8: |whole| Self::try_from(whole).ok()
+}
 
 impl Target for f32 {
     #[expect(clippy::cast_possible_truncation, reason = "padding is rounded as any literal is")]

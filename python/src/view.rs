@@ -37,6 +37,9 @@ impl From<Arc<rollstore::Rollout>> for Rollout {
     }
 }
 
+/// Name, type, length and version of a column.
+type Described = (String, &'static str, usize, Option<u64>);
+
 #[pymethods]
 impl Rollout {
     #[getter]
@@ -94,8 +97,7 @@ impl Rollout {
         self.rollout.version_spans()
     }
 
-    /// Names, types, lengths and versions of the columns.
-    fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str, usize, Option<u64>)>> {
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<Described>> {
         let infos = asked(py, || self.rollout.columns())?;
         let info =
             |info: rollstore::ColumnInfo| (info.column.name().to_owned(), info.dtype.name(), info.len, info.version);

@@ -177,6 +177,14 @@ impl DiskFile for CountingFile {
         self.recorder.run(Request::new(OpKind::SyncData, &self.path), || self.inner.sync_data())
     }
 
+    fn write_out(&self) -> io::Result<()> {
+        self.inner.write_out()
+    }
+
+    fn release_pages(&self) {
+        self.inner.release_pages();
+    }
+
     fn map(&self, capacity: u64) -> io::Result<Option<Map>> {
         let map = || if self.maps { self.inner.map(capacity) } else { Ok(None) };
         self.recorder.run(Request::new(OpKind::Map, &self.path), map)

@@ -65,6 +65,15 @@ impl Map {
         Some(unsafe { slice::from_raw_parts(first, len) })
     }
 
+    /// Asks the processor for the cache lines of a published range that begins at a multiple of 64, so that reads that come
+    /// soon wait for one trip to memory and not for one after the other. Does nothing where the target has no such word.
+    pub(crate) fn prefetch(&self, range: Range<u64>) {
+        const LINE_BYTES: usize = 64;
+        for line in self.get(range).unwrap_or_default().chunks(LINE_BYTES) {
+            prefetch_line(line);
+        }
+    }
+
     /// Reads the pages of a published range into memory, so that an unreadable medium is an error here and not a SIGBUS
     /// at the first touch.
     ///
@@ -89,6 +98,17 @@ impl Map {
         Some((usize::try_from(range.start).ok()?, usize::try_from(len).ok()?))
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+fn prefetch_line(line: &[u8]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+    // SAFETY: a hint that reads nothing and faults at no address; every x86-64 processor has it.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch_line(_line: &[u8]) {}
 
 #[cfg(target_os = "linux")]
 fn populate_pages(map: &MmapRaw, start: usize, len: usize) -> io::Result<()> {

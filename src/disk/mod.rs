@@ -96,6 +96,17 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Makes the file's bytes and its length durable.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// Writes out what was written, and waits until the disk has it: a later sync, of this file or one beside it, then
+    /// finds little left to do. It makes nothing durable, and a system without such a call does nothing. An error is told
+    /// once, here or by the next sync: the file may then lack anything written since the last sync.
+    fn write_out(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Lets go of what the system keeps of the file in memory, as far as it is written out and not mapped. Advice: a system
+    /// without it does nothing.
+    fn release_pages(&self) {}
+
     /// Maps `capacity` bytes for reading, which may reach beyond the end of the file: the bytes up to the file's length
     /// may be read, those beyond must not be touched until the file has grown over them. `None` where this file cannot
     /// be mapped: the caller then reads copies.

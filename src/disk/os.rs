@@ -12,6 +12,8 @@
 
 mod fork;
 mod network;
+#[cfg(target_os = "linux")]
+mod write_out;
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -236,6 +238,17 @@ impl DiskFile for OsFile {
     /// drive's cache.
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_out(&self) -> io::Result<()> {
+        write_out::write_out(&self.file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn release_pages(&self) {
+        // A file system that takes no advice goes without.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
     }
 
     fn map(&self, capacity: u64) -> io::Result<Option<Map>> {

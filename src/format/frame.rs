@@ -55,7 +55,7 @@ pub(crate) struct FrameHeader {
     pub(crate) insert_lsn: Lsn,
     pub(crate) born_step: u64,
     pub(crate) ref_version: u64,
-    /// Bytes of the arrays between header and descriptor: a multiple of 64.
+    /// Bytes of the arrays behind the descriptor: a multiple of 64.
     pub(crate) body_len: u64,
     pub(crate) meta_len: u32,
     /// CRC-32 of the descriptor's bytes.
@@ -92,6 +92,35 @@ pub(crate) fn could_be_header(bytes: &[u8]) -> bool {
     bytes.first_chunk() == Some(&MAGIC.to_le_bytes())
 }
 
+/// Bytes in front of the arrays of a frame: header, descriptor of this length and the padding to 64.
+pub(crate) fn body_start(meta_len: u32) -> u64 {
+    HEADER_LEN.saturating_add(u64::from(meta_len).next_multiple_of(FRAME_ALIGN))
+}
+
+/// What a reader of a rollout's frame needs of its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameBrief {
+    pub(crate) lsn: Lsn,
+    pub(crate) rollout: RolloutId,
+    pub(crate) ref_version: u64,
+    pub(crate) body_len: u64,
+    pub(crate) meta_len: u32,
+}
+
+impl FrameBrief {
+    /// Reads it off a header that passed [`FrameHeader::decode`] in its place before, and whose bytes never change.
+    pub(crate) fn of_checked(bytes: &[u8]) -> Option<Self> {
+        let raw: RawHeader = bytemuck::pod_read_unaligned(bytes.first_chunk::<HEADER_BYTES>()?);
+        Some(Self {
+            lsn: Lsn::new(raw.lsn),
+            rollout: RolloutId::new(raw.rollout_id),
+            ref_version: raw.ref_version,
+            body_len: raw.body_len,
+            meta_len: raw.meta_len,
+        })
+    }
+}
+
 impl FrameHeader {
     /// The bytes for the place that `seed` names.
     pub(crate) fn encode(&self, seed: &FrameSeed) -> [u8; HEADER_BYTES] {
@@ -125,7 +154,7 @@ impl FrameHeader {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(Fault::too_short("frame header", HEADER_BYTES, bytes.len()));
         };
-        let raw: RawHeader = bytemuck::pod_read_unaligned(bytes);
+        let raw: &RawHeader = &bytemuck::pod_read_unaligned(bytes);
         if raw.magic != MAGIC {
             let (expected, found) = (format_args!("{MAGIC:#010x}"), format_args!("{:#010x}", raw.magic));
             return Err(Fault::damaged("frame magic", 0, expected, found));
@@ -134,14 +163,25 @@ impl FrameHeader {
         if raw.header_crc != computed {
             return Err(Fault::checksum("frame header", 4, raw.header_crc, computed));
         }
-        let header = Self::of_raw(&raw)?;
+        let header = Self::of_raw(raw)?;
         header.check_lengths()?;
         Ok(header)
     }
 
-    /// Bytes of the whole frame: header, arrays, descriptor and the padding to 64.
+    /// What a reader of the frame needs of its header.
+    pub(crate) fn brief(&self) -> FrameBrief {
+        let Self { lsn, rollout, ref_version, body_len, meta_len, .. } = *self;
+        FrameBrief { lsn, rollout, ref_version, body_len, meta_len }
+    }
+
+    /// Bytes in front of the arrays.
+    pub(crate) fn body_start(&self) -> u64 {
+        body_start(self.meta_len)
+    }
+
+    /// Bytes of the whole frame.
     pub(crate) fn frame_len(&self) -> u64 {
-        HEADER_LEN.saturating_add(self.body_len).saturating_add(u64::from(self.meta_len).next_multiple_of(FRAME_ALIGN))
+        self.body_start().saturating_add(self.body_len)
     }
 
     /// The fields, where this format knows what they say.

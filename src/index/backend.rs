@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use redb::{BackendError, StorageBackend};
@@ -20,29 +21,48 @@ use crate::disk::DiskFile;
 const BLOCK_BYTES: usize = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// Bytes written before they go out to the disk: a sync of the log, which the file system may order behind them,
+/// never waits for many more than these.
+const PORTION_BYTES: u64 = 256 << 10;
+
 /// A file that redb reads and writes.
 #[derive(Debug)]
-pub(super) struct OpenFile(pub(super) Arc<dyn DiskFile>);
+pub(super) struct OpenFile {
+    file: Arc<dyn DiskFile>,
+    /// Bytes of the portion under way.
+    portion: AtomicU64,
+}
+
+impl OpenFile {
+    pub(super) fn new(file: Arc<dyn DiskFile>) -> Self {
+        Self { file, portion: AtomicU64::new(0) }
+    }
+}
 
 impl StorageBackend for OpenFile {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(out, offset)
+        self.file.read_exact_at(out, offset)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_vectored_at(&mut [IoSlice::new(data)], offset)
+        self.file.write_all_vectored_at(&mut [IoSlice::new(data)], offset)?;
+        if self.portion.fetch_add(data.len() as u64, Ordering::Relaxed) < PORTION_BYTES {
+            return Ok(());
+        }
+        self.portion.store(0, Ordering::Relaxed);
+        self.file.write_out()
     }
 
     // The store's own lock keeps a second writer out: a lock of the whole file is had at once, others are not needed.

@@ -66,6 +66,13 @@ impl MemoryIndex {
         self.extras.get(&self.slab.find(id)?)
     }
 
+    /// What is known of a live rollout, all of it.
+    pub(crate) fn get_with_extra(&self, id: RolloutId) -> Option<(Entry, Extra)> {
+        let slot = self.slab.find(id)?;
+        let extra = if self.extras.is_empty() { None } else { self.extras.get(&slot).copied() };
+        Some((self.entry(slot), extra.unwrap_or_default()))
+    }
+
     /// All live rollouts, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         self.slab.iter().map(|slot| self.entry(slot))
@@ -141,6 +148,11 @@ impl MemoryIndex {
     /// How many rollouts of a group are live. Looks at none of them.
     pub(crate) fn group_len(&self, group: u64) -> usize {
         self.by_group.live(group)
+    }
+
+    /// Whether a rollout is of a group with at least so many live rollouts. 0 asks for no group.
+    pub(crate) fn is_in_group_of(&self, entry: &Entry, group_len: usize) -> bool {
+        group_len == 0 || entry.group.is_some_and(|group| self.group_len(group) >= group_len)
     }
 
     /// Bytes of memory that the index takes, as far as its own tables tell. Looks at each list once.
@@ -410,7 +422,7 @@ impl MemoryIndex {
         }
     }
 
-    fn collect<'a>(&self, lists: impl IntoIterator<Item = &'a PostingList>) -> Vec<RolloutId> {
+    fn collect<'a>(&self, lists: impl IntoIterator<Item = &'a PostingList, IntoIter: Clone>) -> Vec<RolloutId> {
         let ids = in_order(lists);
         self.touched.fetch_add(ids.len() as u64, Ordering::Relaxed);
         ids

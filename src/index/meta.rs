@@ -30,7 +30,9 @@ pub(crate) struct IndexMeta {
     pub(crate) applied_lsn: Lsn,
     /// The segments whose frames are all in the rows.
     pub(crate) covered: Vec<SegmentId>,
-    /// The pieces of rollouts that are still being generated. They are few and end soon: they have no rows of their own.
+    /// The pieces of rollouts that are still being generated. They are few and end soon: they have no rows of their own, and
+    /// no list of changes. Each flush writes all of them, 64 bytes each, in the record that it writes anyway: rows would cost
+    /// a page written for each when it comes and another when it ends, mostly before anyone could ask for it.
     pub(crate) pieces: Vec<Piece>,
 }
 

@@ -29,7 +29,7 @@ mod slab;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use entry::{Entry, Extra};
+pub(crate) use entry::{Entry, KlEntry};
 #[cfg(test)]
 pub(crate) use memory::Changes;
 pub(crate) use memory::MemoryIndex;

@@ -94,7 +94,8 @@ impl DiskIndex {
             _ => {}
         }
         let file = disk.create(path).map_err(|error| Error::io("create", path, error))?;
-        let db = guarded(|| open_database(OpenFile(file), cache_bytes)).map_err(|failure| failure.into_error(path))?;
+        let db =
+            guarded(|| open_database(OpenFile::new(file), cache_bytes)).map_err(|failure| failure.into_error(path))?;
         let mut index = Self { db: Some(db), path: path.to_owned(), totals: Totals::default() };
         index.flush(&Changes::default(), &IndexMeta::of_nothing(identity))?;
         let dir = path.parent().unwrap_or(Path::new(""));
@@ -171,7 +172,7 @@ pub(crate) fn load(
         return Err(Rejected("empty".to_owned()));
     }
     let opened = match access {
-        Access::ReadWrite => guarded(|| open_database(OpenFile(file), cache_bytes)),
+        Access::ReadWrite => guarded(|| open_database(OpenFile::new(file), cache_bytes)),
         Access::Read => guarded(|| open_database(CoveredFile::new(file)?, cache_bytes)),
     };
     let db = opened.map_err(|failure| Rejected(format!("will not open: {failure}")))?;

@@ -22,12 +22,39 @@ pub(super) struct Place {
     pub(super) position: u32,
 }
 
-/// The rollouts of one version and one born step, in no order.
+/// The rollouts of one version and one born step.
 #[derive(Debug)]
 pub(super) struct PostingList {
     pub(super) ref_version: u64,
     pub(super) born_step: u64,
     pub(super) ids: Vec<RolloutId>,
+    /// No id that the list ever held lies outside.
+    hull: Hull,
+    /// Whether the ids are known to ascend: they come in that way, and leave gaps that others fill.
+    ascends: bool,
+}
+
+/// A range of ids, both ends within.
+#[derive(Debug, Clone, Copy)]
+struct Hull {
+    first: RolloutId,
+    last: RolloutId,
+}
+
+impl Hull {
+    const EMPTY: Self = Self { first: RolloutId::new(u64::MAX), last: RolloutId::new(0) };
+
+    fn with(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+}
+
+impl PostingList {
+    fn push(&mut self, id: RolloutId) {
+        self.ascends &= self.ids.last().is_none_or(|last| *last < id);
+        self.hull = self.hull.with(Hull { first: id, last: id });
+        self.ids.push(id);
+    }
 }
 
 /// All posting lists, and the two orders in which they are found.
@@ -60,9 +87,9 @@ impl Postings {
             Some(list) => *list,
             None => self.new_list(ref_version, born_step),
         };
-        let ids = &mut self.lists[list as usize].ids;
-        let position = u32::try_from(ids.len()).expect("a list holds at most as many ids as there are slots");
-        ids.push(id);
+        let members = &mut self.lists[list as usize];
+        let position = u32::try_from(members.ids.len()).expect("a list holds at most as many ids as there are slots");
+        members.push(id);
         Place { list, position }
     }
 
@@ -71,6 +98,7 @@ impl Postings {
         let list = &mut self.lists[place.list as usize];
         list.ids.swap_remove(place.position as usize);
         let moved = list.ids.get(place.position as usize).copied();
+        list.ascends &= moved.is_none();
         if list.ids.is_empty() {
             list.ids = Vec::new();
             self.by_version.remove(&(list.ref_version, list.born_step));
@@ -103,12 +131,12 @@ impl Postings {
     }
 
     /// The lists whose born step is above the bound, oldest born first.
-    pub(super) fn born_above(&self, bound: u64) -> impl Iterator<Item = &PostingList> {
+    pub(super) fn born_above(&self, bound: u64) -> impl Iterator<Item = &PostingList> + Clone {
         self.by_born.range((Excluded((bound, u64::MAX)), Unbounded)).map(|(_, list)| self.list(*list))
     }
 
     fn new_list(&mut self, ref_version: u64, born_step: u64) -> u32 {
-        let fresh = PostingList { ref_version, born_step, ids: Vec::new() };
+        let fresh = PostingList { ref_version, born_step, ids: Vec::new(), hull: Hull::EMPTY, ascends: true };
         let list = if let Some(list) = self.free.pop() {
             self.lists[list as usize] = fresh;
             list
@@ -123,26 +151,50 @@ impl Postings {
 }
 
 /// The ids of lists that come oldest born first: oldest born first, then by id.
-pub(super) fn in_order<'a>(lists: impl IntoIterator<Item = &'a PostingList>) -> Vec<RolloutId> {
-    let mut ids: Vec<RolloutId> = Vec::new();
-    let mut born = None;
-    let mut start = 0;
-    for list in lists {
-        if born != Some(list.born_step) {
-            sort_if_needed(&mut ids[start..]);
-            start = ids.len();
-            born = Some(list.born_step);
-        }
+pub(super) fn in_order<'a>(lists: impl IntoIterator<Item = &'a PostingList, IntoIter: Clone>) -> Vec<RolloutId> {
+    let lists = lists.into_iter();
+    let mut ids: Vec<RolloutId> = Vec::with_capacity(lists.clone().map(|list| list.ids.len()).sum());
+    let mut lists = lists.peekable();
+    while let Some(list) = lists.next() {
+        let start = ids.len();
         ids.extend_from_slice(&list.ids);
+        let (mut hull, mut ascends) = (list.hull, list.ascends);
+        while let Some(next) = lists.next_if(|next| next.born_step == list.born_step) {
+            ids.extend_from_slice(&next.ids);
+            (hull, ascends) = (hull.with(next.hull), false);
+        }
+        if !ascends {
+            sort(&mut ids[start..], hull);
+        }
     }
-    sort_if_needed(&mut ids[start..]);
     ids
 }
 
-/// Rollouts usually come in with rising ids and stay so: looking is cheaper than sorting.
-fn sort_if_needed(ids: &mut [RolloutId]) {
-    if !ids.is_sorted() {
-        ids.sort_unstable();
+/// Sorts ids within `hull` of which each is there once. They usually lie close together: a bit for each number of the hull,
+/// read in order, takes a fifth of the time of comparisons.
+fn sort(ids: &mut [RolloutId], hull: Hull) {
+    let (first, last) = (hull.first.get(), hull.last.get());
+    match usize::try_from(last.saturating_sub(first) / u64::from(u64::BITS)) {
+        Ok(words) if words < ids.len() => sort_by_bits(ids, first, words + 1),
+        _ => ids.sort_unstable(),
+    }
+}
+
+fn sort_by_bits(ids: &mut [RolloutId], first: u64, words: usize) {
+    let mut bits = vec![0_u64; words];
+    for id in &*ids {
+        let at = id.get() - first;
+        // Lossless: the number of words is a usize.
+        bits[(at / 64) as usize] |= 1 << (at % 64);
+    }
+    let mut sorted = ids.iter_mut();
+    for (base, mut word) in (first..).step_by(64).zip(bits) {
+        while word != 0 {
+            if let Some(place) = sorted.next() {
+                *place = RolloutId::new(base + u64::from(word.trailing_zeros()));
+            }
+            word &= word - 1;
+        }
     }
 }
 
@@ -170,6 +222,19 @@ mod tests {
         assert_eq!(*asked.borrow(), [0, 1, 2]);
         let expected: Vec<_> = (0..50).filter(|born| *born < 10 || born % 3 == 1).map(id).collect();
         assert_eq!(in_order(chosen), expected);
+    }
+
+    #[test]
+    fn ids_are_sorted_whether_they_lie_close_together_or_apart() {
+        for spread in [1, 2, 63, 64, 65, 1 << 20, (u64::MAX - 7) / 300] {
+            let sorted: Vec<RolloutId> = (0..300).map(|n| id(7 + n * spread)).collect();
+            let mut shuffled = sorted.clone();
+            shuffled.rotate_left(101);
+            shuffled[..250].reverse();
+            let hull = Hull { first: sorted[0], last: sorted[299] };
+            sort(&mut shuffled, hull);
+            assert_eq!(shuffled, sorted, "{spread} apart");
+        }
     }
 
     #[test]

@@ -52,13 +52,15 @@ const _: () = assert!(Has::KNOWN.0 <= u8::MAX as u16, "what is known fits in a s
 
 const _: () = assert!(size_of::<Slot>() <= 64, "a slot fits in a cache line");
 
-/// Slots that the slab grows by at least.
-const GROWTH_MIN: usize = 256;
+/// Slots that the slab grows by: one list that grows would hold room for an eighth or more besides, and leave a hole in the
+/// process's memory each time it moves.
+const CHUNK_SLOTS: usize = 1024;
 
 /// Rollouts by slot number and by id.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
-    slots: Vec<Slot>,
+    /// All of [`CHUNK_SLOTS`] but the last one.
+    chunks: Vec<Vec<Slot>>,
     free: Vec<u32>,
     by_id: HashTable<u32>,
 }
@@ -70,16 +72,15 @@ impl Slab {
 
     /// Slots in memory, used or free.
     pub(super) fn capacity(&self) -> usize {
-        self.slots.len()
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_SLOTS + last.len())
     }
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        /// A slot's number and a byte of its hash.
-        const TABLE_ENTRY_BYTES: usize = 5;
-        self.slots.capacity() * size_of::<Slot>()
+        self.chunks.len() * CHUNK_SLOTS * size_of::<Slot>()
+            + self.chunks.capacity() * size_of::<Vec<Slot>>()
             + self.free.capacity() * size_of::<u32>()
-            + self.by_id.capacity() * TABLE_ENTRY_BYTES
+            + self.by_id.allocation_size()
     }
 
     /// The slots in use, in no order.
@@ -88,15 +89,17 @@ impl Slab {
     }
 
     pub(super) fn find(&self, id: RolloutId) -> Option<u32> {
-        self.by_id.find(mix(id.get()), |slot| self.slot(*slot).id == id).copied()
+        let hash = mix(id.get());
+        self.by_id.find(hash, |slot| self.slot(*slot).id == id).copied()
     }
 
     pub(super) fn slot(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
+        at(&self.chunks, slot)
     }
 
     pub(super) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        &mut self.slots[slot as usize]
+        let slot = slot as usize;
+        &mut self.chunks[slot / CHUNK_SLOTS][slot % CHUNK_SLOTS]
     }
 
     /// Adds a rollout whose id is not there yet.
@@ -106,15 +109,16 @@ impl Slab {
             *self.slot_mut(slot) = filled;
             slot
         } else {
-            if self.slots.len() == self.slots.capacity() {
-                // By an eighth: doubling would leave half of the largest part of the index empty.
-                self.slots.reserve_exact((self.slots.len() / 8).max(GROWTH_MIN));
+            let slot = self.capacity();
+            if slot.is_multiple_of(CHUNK_SLOTS) {
+                self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
             }
-            self.slots.push(filled);
-            u32::try_from(self.slots.len() - 1).expect("4 billion rollouts are beyond what the index is built for")
+            self.chunks[slot / CHUNK_SLOTS].push(filled);
+            u32::try_from(slot).expect("4 billion rollouts are beyond what the index is built for")
         };
-        let slots = &self.slots;
-        self.by_id.insert_unique(mix(filled.id.get()), slot, |slot| mix(slots[*slot as usize].id.get()));
+        let chunks = &self.chunks;
+        let hash = mix(filled.id.get());
+        self.by_id.insert_unique(hash, slot, |slot| mix(at(chunks, *slot).id.get()));
         slot
     }
 
@@ -130,16 +134,21 @@ impl Slab {
     }
 }
 
+fn at(chunks: &[Vec<Slot>], slot: u32) -> &Slot {
+    let slot = slot as usize;
+    &chunks[slot / CHUNK_SLOTS][slot % CHUNK_SLOTS]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::testing::at;
+    use crate::index::testing::at as location;
 
     fn slot(id: u64) -> Slot {
         Slot {
             id: RolloutId::new(id),
-            insert: at(1, 2),
-            old: at(1, 2),
+            insert: location(1, 2),
+            old: location(1, 2),
             insert_lsn: Lsn::new(id),
             old_lsn: Lsn::NONE,
             token_count: 0,
@@ -160,8 +169,8 @@ mod tests {
     fn s1_slots_of_removed_rollouts_are_used_again() {
         let mut slab = Slab::default();
         for round in 0..5 {
-            let slots: Vec<u32> = (0..1_000).map(|id| slab.add(slot(id * 7 + round))).collect();
-            assert_eq!((slab.slots.len(), slab.len(), slab.free.len()), (1_000, 1_000, 0));
+            let slots: Vec<u32> = (0..3_000).map(|id| slab.add(slot(id * 7 + round))).collect();
+            assert_eq!((slab.capacity(), slab.len(), slab.free.len()), (3_000, 3_000, 0));
             for (id, slot) in (0..).zip(&slots) {
                 assert_eq!(slab.find(RolloutId::new(id * 7 + round)), Some(*slot));
                 slab.remove(*slot);

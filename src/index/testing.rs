@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::entry::Extra;
 use super::entry::{FirstOld, KlEntry};
-use super::{Entry, Extra, Row};
+use super::{Entry, Row};
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
 use crate::format::entry::{EntryKind as FrameType, FrameEntry, Has};

@@ -72,11 +72,10 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// Bytes that no checksum covers are zero: between arrays, and behind the descriptor.
+/// Bytes that no checksum covers are zero: behind the descriptor, and between arrays.
 fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) -> Result<(), Refused> {
-    let arrays = frame.offset + HEADER_BYTES as u64;
-    let meta_start = arrays.saturating_add(frame.header.body_len);
-    let meta_end = meta_start.saturating_add(u64::from(frame.header.meta_len));
+    let meta_end = frame.offset.saturating_add(HEADER_BYTES as u64).saturating_add(u64::from(frame.header.meta_len));
+    let arrays = frame.offset.saturating_add(frame.header.body_start());
     let frame_end = frame.offset.saturating_add(frame.header.frame_len());
     let mut gaps = Vec::new();
     let mut covered = arrays;
@@ -84,7 +83,7 @@ fn check_padding(scan: &Source<'_>, frame: &ScannedFrame, bytes_read: &mut u64) 
         gaps.push(covered..arrays.saturating_add(range.start));
         covered = arrays.saturating_add(range.end);
     }
-    gaps.extend([covered..meta_start, meta_end..frame_end]);
+    gaps.extend([covered..frame_end, meta_end..arrays]);
     for gap in gaps {
         let len = gap.end.saturating_sub(gap.start);
         // Arrays begin at the next boundary: a sound frame has no longer gap.

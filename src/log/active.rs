@@ -27,6 +27,8 @@ pub(crate) struct Active {
     pub(crate) file: Arc<dyn DiskFile>,
     /// Where the next frame goes.
     pub(crate) end: u64,
+    /// Whether this process computed the checksums of all frames: none was copied from another segment.
+    is_own: bool,
     footer: FooterBuilder,
 }
 
@@ -53,7 +55,8 @@ impl Active {
         }
         let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);
         let end = SEGMENT_HEADER_BYTES as u64;
-        Ok(Self { segment: Arc::new(segment), file, end, footer: FooterBuilder::new(header.segment, header.salt) })
+        let footer = FooterBuilder::new(header.segment, header.salt);
+        Ok(Self { segment: Arc::new(segment), file, end, is_own: true, footer })
     }
 
     /// Whether no frame was written yet.
@@ -74,7 +77,7 @@ impl Active {
         let mut slices = Vec::with_capacity(frames.len() * 6);
         for (frame, (_, header)) in frames.iter().zip(&headers) {
             slices.push(IoSlice::new(header));
-            for bytes in frame.arrays.iter().chain([&frame.meta]) {
+            for bytes in [&frame.meta].into_iter().chain(&frame.arrays) {
                 slices.push(IoSlice::new(bytes));
                 slices.push(IoSlice::new(padding(bytes.len())));
             }
@@ -85,12 +88,14 @@ impl Active {
             Error::io(format_args!("write {bytes} bytes at {}", self.end), &self.segment.path, error)
         })?;
         let mut lsn = first_lsn;
-        for ((frame, (offset, header)), event) in frames.iter().zip(&headers).zip(events.iter()) {
-            self.mark_verified(frame, *offset);
+        for ((_, header), event) in headers.iter().zip(events.iter()) {
             self.footer.add(lsn, header, event);
             lsn = lsn.next();
         }
         self.end += bytes;
+        if self.is_own {
+            self.segment.mark_own(self.end);
+        }
         Ok(())
     }
 
@@ -128,19 +133,6 @@ impl Active {
         Ok(headers)
     }
 
-    /// This process computed the checksums that it wrote.
-    fn mark_verified(&self, frame: &NewFrame<'_>, offset: u64) {
-        if !frame.kind.is_rollout() {
-            return;
-        }
-        self.segment.mark_verified(offset);
-        let mut at = offset + HEADER_BYTES as u64;
-        for array in &frame.arrays {
-            self.segment.mark_verified(at);
-            at += padded(array.len());
-        }
-    }
-
     /// Copies the whole frames of a batch from another segment, with their LSNs. `read` fills a buffer from the source.
     pub(crate) fn adopt(
         &mut self,
@@ -150,6 +142,7 @@ impl Active {
         mut read: impl FnMut(&mut [u8], u64) -> Result<()>,
     ) -> Result<()> {
         const CHUNK_BYTES: u64 = 1 << 20;
+        self.is_own = false;
         let offset = self.end;
         let location = Location::at(self.segment.id, offset)
             .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
@@ -182,9 +175,14 @@ impl Active {
         self.file.sync_data().map_err(|error| Error::io("sync", &self.segment.path, error))
     }
 
+    /// Writes out what was written so far, so that a sync finds little to do. Nothing is durable by it.
+    pub(crate) fn write_out(&self) -> Result<()> {
+        self.file.write_out().map_err(|error| Error::io("write out", &self.segment.path, error))
+    }
+
     /// Writes the footer and makes the segment durable for ever. Nothing may be appended afterwards, whether this
     /// succeeds or not.
-    pub(crate) fn seal(&self) -> Result<Sealed> {
+    pub(crate) fn seal(&mut self) -> Result<Sealed> {
         let sealed = self.write_footer()?;
         self.sync()?;
         Ok(sealed)
@@ -196,7 +194,7 @@ impl Active {
     }
 
     /// Writes the footer, which is durable after the next sync. It may be written again where that failed for want of space.
-    pub(crate) fn write_footer(&self) -> Result<Sealed> {
+    pub(crate) fn write_footer(&mut self) -> Result<Sealed> {
         let (bytes, footer_crc) = self.footer.encode(self.end);
         self.file
             .write_all_vectored_at(&mut [IoSlice::new(&bytes)], self.end)
@@ -225,7 +223,11 @@ fn padding(len: usize) -> &'static [u8] {
 impl NewFrame<'_> {
     /// Bytes in the log, padding included.
     pub(crate) fn frame_len(&self) -> u64 {
-        HEADER_BYTES as u64 + self.body_len() + padded(self.meta.len())
+        self.body_start() + self.body_len()
+    }
+
+    fn body_start(&self) -> u64 {
+        HEADER_BYTES as u64 + padded(self.meta.len())
     }
 
     fn body_len(&self) -> u64 {

@@ -66,12 +66,12 @@ impl Source<'_> {
     /// Reads and checks the frame at `offset`: header, descriptor, every column.
     pub(crate) fn frame_at(&self, offset: u64, bytes_read: &mut u64) -> Result<ScannedFrame, Refused> {
         let header = self.header_at(offset, bytes_read)?;
-        let arrays = offset + HEADER_BYTES as u64;
+        let arrays = offset.saturating_add(header.body_start());
         let meta = self.meta_of(&header, offset, bytes_read)?;
         for (range, crc) in columns(&header, &meta)? {
             let computed = self.checksum(arrays.saturating_add(range.start), range.end - range.start, bytes_read)?;
             if computed != crc && !planted(Bug::NoColumnCrcInScan) {
-                return Err(Fault::checksum("column", HEADER_BYTES as u64 + range.start, crc, computed).into());
+                return Err(Fault::checksum("column", header.body_start() + range.start, crc, computed).into());
             }
         }
         // Control frames keep what they say in their arrays; those of rollouts stay where they are.
@@ -89,7 +89,7 @@ impl Source<'_> {
     }
 
     fn meta_of(&self, header: &FrameHeader, offset: u64, bytes_read: &mut u64) -> Result<AlignedBuf, Refused> {
-        let within = (HEADER_BYTES as u64).saturating_add(header.body_len);
+        let within = HEADER_BYTES as u64;
         let mut meta = AlignedBuf::zeroed(usize::try_from(header.meta_len).unwrap_or(0));
         self.read(&mut meta, offset.saturating_add(within), bytes_read)?;
         let computed = crc32fast::hash(&meta);

@@ -9,21 +9,28 @@ use std::sync::{Arc, OnceLock};
 use crate::disk::aligned::AlignedBuf;
 use crate::error::Result;
 use crate::format::dtype::DType;
-use crate::format::frame::{FrameHeader, HEADER_BYTES};
-use crate::format::meta::{ArchivedRolloutMeta, ColumnRef, rollout_meta};
+use crate::format::frame::{FrameBrief, FrameHeader, HEADER_BYTES, body_start};
+use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, directory, rollout_meta};
 use crate::ids::{Location, Lsn, RolloutId};
+use crate::log::places::Wanted;
 use crate::log::segment::{Bytes, Segment};
 use crate::planted::{Bug, planted};
 
-/// A rollout frame.
+/// A rollout frame whose header and descriptor were checked.
 #[derive(Debug)]
 pub(crate) struct Frame {
     segment: Arc<Segment>,
     offset: u64,
-    pub(crate) header: FrameHeader,
-    meta: Bytes,
-    /// Columns that were copied, by their place in the descriptor; empty where the segment is mapped.
-    copies: Box<[OnceLock<AlignedBuf>]>,
+    brief: FrameBrief,
+    /// What was copied, where the segment is not mapped.
+    copied: Option<Box<Copied>>,
+}
+
+/// A descriptor, and columns by their place in it.
+#[derive(Debug)]
+struct Copied {
+    meta: AlignedBuf,
+    columns: Box<[OnceLock<AlignedBuf>]>,
 }
 
 /// The bytes of one column.
@@ -34,61 +41,80 @@ pub(crate) struct RawColumn<'a> {
 }
 
 impl Frame {
-    /// Opens the frame at `location`, which must be frame `lsn` of rollout `id`.
-    pub(crate) fn open(segment: &Arc<Segment>, location: Location, id: RolloutId, lsn: Lsn) -> Result<Self> {
+    /// Opens the frame at `location`, which must be frame `lsn` of rollout `id`. What this process checked before is not
+    /// checked again.
+    #[inline]
+    pub(crate) fn open(segment: Arc<Segment>, location: Location, id: RolloutId, lsn: Lsn) -> Result<Self> {
         let offset = location.offset_bytes();
-        let header_end = offset.saturating_add(HEADER_BYTES as u64);
-        let header = segment.bytes(offset..header_end)?;
-        segment.populate_once(offset, offset..header_end)?;
-        let header =
-            FrameHeader::decode(&header, &segment.seed(offset)).map_err(|fault| segment.fault(offset, fault))?;
-        if (header.rollout != id || header.lsn != lsn) && !planted(Bug::AnyFrame) {
-            let expected = format!("frame {lsn} of rollout {id}");
-            return Err(segment.damage(
-                offset,
-                expected,
-                format!("frame {} of rollout {}", header.lsn, header.rollout),
-            ));
+        if let Some(brief) = checked_before(&segment, offset)
+            && (brief.rollout, brief.lsn) == (id, lsn)
+        {
+            return Ok(Self { segment, offset, brief, copied: None });
         }
-        let meta_start = header_end.saturating_add(header.body_len);
-        let meta_range = meta_start..meta_start.saturating_add(u64::from(header.meta_len));
+        Self::open_checking(segment, offset, id, lsn)
+    }
+
+    #[cold]
+    fn open_checking(segment: Arc<Segment>, offset: u64, id: RolloutId, lsn: Lsn) -> Result<Self> {
+        let header_end = offset.saturating_add(HEADER_BYTES as u64);
+        segment.populate_once(offset, offset..header_end)?;
+        let header = FrameHeader::decode(&segment.bytes(offset..header_end)?, &segment.seed(offset))
+            .map_err(|fault| segment.fault(offset, fault))?;
+        if (header.rollout, header.lsn) != (id, lsn) && !planted(Bug::AnyFrame) {
+            let expected = format!("frame {lsn} of rollout {id}");
+            let found = format!("frame {} of rollout {}", header.lsn, header.rollout);
+            return Err(segment.damage(offset, expected, found));
+        }
+        let meta_range = meta_range(offset, header.meta_len);
+        let meta_start = meta_range.start;
         let meta = segment.bytes(meta_range.clone())?;
         segment.verify_once(offset, meta_range, || {
             let found = crc32fast::hash(&meta);
-            if found == header.meta_crc {
-                return Ok(());
+            if found != header.meta_crc {
+                let expected = format!("descriptor checksum {:#010x}", header.meta_crc);
+                return Err(segment.damage(meta_start, expected, format!("{found:#010x}")));
             }
-            Err(segment.damage(
-                meta_start,
-                format!("descriptor checksum {:#010x}", header.meta_crc),
-                format!("{found:#010x}"),
-            ))
+            rollout_meta(&meta, header.body_len).map_err(|fault| segment.fault(meta_start, fault)).map(drop)
         })?;
-        let mut frame = Self { segment: Arc::clone(segment), offset, header, meta, copies: Box::default() };
-        if segment.copies() {
-            let columns = frame.meta()?.columns().count();
-            frame.copies = (0..columns).map(|_| OnceLock::new()).collect();
-        }
-        Ok(frame)
+        let copied = match meta {
+            Bytes::Mapped(_) => None,
+            Bytes::Copied(meta) => {
+                let columns = (0..directory::len(&meta)).map(|_| OnceLock::new()).collect();
+                Some(Box::new(Copied { meta, columns }))
+            }
+        };
+        Ok(Self { segment, offset, brief: header.brief(), copied })
     }
 
     /// Refuses a frame whose log-probs are of another version than the one they are to be served under.
     pub(crate) fn check_version(&self, version: u64) -> Result<()> {
-        if self.header.ref_version == version {
+        if self.brief.ref_version == version {
             return Ok(());
         }
-        let (expected, found) = (format!("log-probs of version {version}"), self.header.ref_version);
-        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.header.rollout))
+        let (expected, found) = (format!("log-probs of version {version}"), self.brief.ref_version);
+        Err(self.segment.damage(self.offset, expected, format!("version {found}")).of(self.brief.rollout))
     }
 
     /// The descriptor, read in place.
     pub(crate) fn meta(&self) -> Result<&ArchivedRolloutMeta> {
-        let meta_offset = self.arrays_offset().saturating_add(self.header.body_len);
-        rollout_meta(&self.meta, self.header.body_len).map_err(|fault| self.segment.fault(meta_offset, fault))
+        let meta_offset = self.offset.saturating_add(HEADER_BYTES as u64);
+        rollout_meta(self.meta_bytes(), self.brief.body_len).map_err(|fault| self.segment.fault(meta_offset, fault))
+    }
+
+    /// The array of a column, by the descriptor's directory alone.
+    pub(crate) fn column(&self, code: ColumnCode) -> Option<ColumnRef> {
+        directory::find(self.meta_bytes(), code).map(|(_, column)| column)
+    }
+
+    fn meta_bytes(&self) -> &[u8] {
+        match &self.copied {
+            Some(copied) => &copied.meta,
+            None => self.segment.mapped(meta_range(self.offset, self.brief.meta_len)).unwrap_or_default(),
+        }
     }
 
     fn arrays_offset(&self) -> u64 {
-        self.offset.saturating_add(HEADER_BYTES as u64)
+        self.offset.saturating_add(body_start(self.brief.meta_len))
     }
 
     /// The bytes of a column of this frame's descriptor.
@@ -109,18 +135,31 @@ impl Frame {
                     "checksum {:#010x} over {} bytes of rollout {}",
                     column.crc,
                     bytes.len(),
-                    self.header.rollout
+                    self.brief.rollout
                 );
-                Err(self.segment.damage(start, expected, format!("{found:#010x}")).of(self.header.rollout))
+                Err(self.segment.damage(start, expected, format!("{found:#010x}")).of(self.brief.rollout))
             })?;
         }
         Ok(RawColumn { dtype: column.dtype, bytes })
     }
 
+    /// Takes down where a column lies, once it was read.
+    pub(crate) fn note_place(&self, column: &ColumnRef) {
+        let at = Location::at(self.segment.id, self.offset);
+        let start = self.arrays_offset().saturating_add(column.range.start);
+        let range = start..self.arrays_offset().saturating_add(column.range.end);
+        if let Some(Location { offset_units, .. }) = at {
+            let lsn = self.brief.lsn;
+            let ref_version = (column.code == ColumnCode::OLD_LOGPS).then_some(self.brief.ref_version);
+            self.segment.note_place(Wanted { offset_units, code: column.code, lsn, ref_version }, column.dtype, &range);
+        }
+    }
+
     fn copy(&self, column: &ColumnRef, range: Range<u64>) -> Result<&[u8]> {
         let beyond = || self.segment.damage(range.start, "a column of the descriptor", "none");
-        let place = self.meta()?.columns().position(|other| other.code == column.code);
-        let slot = place.and_then(|place| self.copies.get(place)).ok_or_else(beyond)?;
+        let place = directory::find(self.meta_bytes(), column.code).map(|(place, _)| place);
+        let slot = self.copied.as_ref().zip(place).and_then(|(copied, place)| copied.columns.get(place));
+        let slot = slot.ok_or_else(beyond)?;
         if slot.get().is_none()
             && let Bytes::Copied(buffer) = self.segment.bytes(range.clone())?
         {
@@ -129,4 +168,15 @@ impl Frame {
         }
         slot.get().map(|buffer| &**buffer).ok_or_else(beyond)
     }
+}
+
+/// The header of a mapped frame that this process checked before.
+fn checked_before(segment: &Segment, offset: u64) -> Option<FrameBrief> {
+    let header = offset..offset.saturating_add(HEADER_BYTES as u64);
+    FrameBrief::of_checked(segment.mapped(header).filter(|_| segment.is_verified(offset))?)
+}
+
+fn meta_range(offset: u64, meta_len: u32) -> Range<u64> {
+    let start = offset.saturating_add(HEADER_BYTES as u64);
+    start..start.saturating_add(u64::from(meta_len))
 }

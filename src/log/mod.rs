@@ -12,6 +12,7 @@ pub(crate) mod active;
 pub(crate) mod check;
 pub(crate) mod event;
 pub(crate) mod frame;
+pub(crate) mod places;
 pub(crate) mod scan;
 pub(crate) mod seal;
 pub(crate) mod segment;

@@ -82,8 +82,10 @@ impl FooterBuilder {
     }
 
     /// The footer's bytes for writing at `offset`, and the checksum that the manifest keeps.
-    pub(crate) fn encode(&self, offset: u64) -> (Vec<u8>, u32) {
-        let mut entries = self.entries.clone();
+    pub(crate) fn encode(&mut self, offset: u64) -> (Vec<u8>, u32) {
+        let min_insert_lsn = self.min_insert_lsn();
+        // In place: they are many where rollouts are small, and in no order that anyone else asks for.
+        let mut entries = std::mem::take(&mut self.entries);
         entries.sort_unstable_by_key(|entry| (entry.id, entry.lsn));
         let bounds = |value: fn(&FrameEntry) -> u64| {
             // What a piece has in place of a version is a count of tokens.
@@ -97,17 +99,19 @@ impl FooterBuilder {
             frames: self.frames,
             min_lsn: self.min_lsn,
             max_lsn: self.max_lsn,
-            min_insert_lsn: self.min_insert_lsn(),
+            min_insert_lsn,
             born_min,
             born_max,
             version_min,
             version_max,
             header_hash: self.hash.finish(),
             entries,
-            retired: self.retired.clone(),
-            used: self.used.clone(),
+            retired: std::mem::take(&mut self.retired),
+            used: std::mem::take(&mut self.used),
         };
         let encoded = footer.encode(self.salt, offset);
+        // It may be asked for again, where there was no space to write it.
+        Footer { entries: self.entries, retired: self.retired, used: self.used, .. } = footer;
         (encoded.bytes, encoded.trailer.crc)
     }
 }

@@ -9,9 +9,11 @@ use crate::disk::aligned::AlignedBuf;
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
+use crate::format::dtype::DType;
 use crate::format::fault::Fault;
 use crate::format::frame::FrameSeed;
 use crate::ids::{Location, SegmentId};
+use crate::log::places::{HeldPlaces, Places, Wanted};
 
 /// How segments are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,9 @@ pub(crate) struct Segment {
     /// Bytes below this may be read.
     published: AtomicU64,
     verified: Verified,
+    places: Places,
+    /// This process wrote what lies below, and knows its checksums: nothing of it stands in `verified`.
+    own_end: AtomicU64,
     recheck_always: bool,
 }
 
@@ -73,6 +78,8 @@ impl Segment {
             map,
             published: AtomicU64::new(0),
             verified: Verified::new(capacity),
+            places: Places::default(),
+            own_end: AtomicU64::new(0),
             recheck_always: mode.recheck_always,
         }
     }
@@ -95,13 +102,8 @@ impl Segment {
         FrameSeed { salt: self.salt, segment: self.id, offset }
     }
 
-    /// Whether reads copy.
-    pub(crate) fn copies(&self) -> bool {
-        self.map.is_none()
-    }
-
     /// The bytes of a range below the published end.
-    pub(crate) fn bytes(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Bytes<'_>> {
         let published = self.published.load(Ordering::Acquire);
         if range.start > range.end || range.end > published {
             return Err(self.damage(
@@ -110,7 +112,7 @@ impl Segment {
                 format!("an end at {published}"),
             ));
         }
-        let Some(file) = &self.file else { return Ok(Bytes::Mapped { segment: Arc::clone(self), range }) };
+        let Some(file) = &self.file else { return Ok(Bytes::Mapped(self.mapped(range).unwrap_or_default())) };
         let len =
             usize::try_from(range.end - range.start).map_err(|_| Error::new(ErrorKind::Io, "range exceeds memory"))?;
         let mut buffer = AlignedBuf::zeroed(len);
@@ -119,9 +121,30 @@ impl Segment {
         Ok(Bytes::Copied(buffer))
     }
 
+    /// Says that the frame at this place will be read soon.
+    pub(crate) fn prefetch(&self, at: Location) {
+        /// Header, descriptor of a few columns and the first values.
+        const HEAD_BYTES: u64 = 384;
+        let Some(map) = &self.map else { return };
+        let start = at.offset_bytes();
+        map.prefetch(start..start.saturating_add(HEAD_BYTES).min(self.published_bytes()));
+    }
+
     /// The mapped bytes of a range; `None` where reads copy.
     pub(crate) fn mapped(&self, range: Range<u64>) -> Option<&[u8]> {
         self.map.as_ref()?.get(range)
+    }
+
+    /// Where columns lie that were read before, as [`Segment::note_place`] took them down.
+    pub(crate) fn places(&self) -> HeldPlaces<'_> {
+        self.places.hold()
+    }
+
+    /// Takes down where a column lies that was read; not where each access copies or checks anew.
+    pub(crate) fn note_place(&self, of: Wanted, dtype: DType, range: &Range<u64>) {
+        if self.map.is_some() && !self.recheck_always {
+            self.places.note(of, dtype, range);
+        }
     }
 
     /// Asks for the pages of a range, so that a failing disk is an error and not a signal, unless this process checked the
@@ -133,8 +156,10 @@ impl Segment {
         populated.map_err(|error| Error::io(format_args!("read {len} bytes at {start}"), &self.path, error))
     }
 
-    fn is_verified(&self, offset: u64) -> bool {
-        !self.recheck_always && self.verified.contains(offset)
+    /// Whether this process wrote or checked the object at `offset`, and need not check it again.
+    pub(crate) fn is_verified(&self, offset: u64) -> bool {
+        let is_own = || offset < self.own_end.load(Ordering::Acquire);
+        !self.recheck_always && (is_own() || self.verified.contains(offset))
     }
 
     /// Runs `check` on an object at `offset` unless this process did before. `range` is what the check reads.
@@ -148,9 +173,9 @@ impl Segment {
         Ok(())
     }
 
-    /// This process wrote the object at `offset` and knows its checksum.
-    pub(crate) fn mark_verified(&self, offset: u64) {
-        self.verified.insert(offset);
+    /// This process wrote all that lies below `end`, and knows its checksums.
+    pub(crate) fn mark_own(&self, end: u64) {
+        self.own_end.fetch_max(end, Ordering::Release);
     }
 
     /// The error for bytes that are not what was written.
@@ -188,26 +213,18 @@ pub(crate) fn damage_of(path: &Path, offset: u64, fault: Fault) -> Result<Damage
 
 /// Bytes of a segment: in place, or a copy aligned to 64 bytes.
 #[derive(Debug)]
-pub(crate) enum Bytes {
-    /// A range of the segment's map, which stays mapped as long as this lives.
-    Mapped {
-        /// The segment.
-        segment: Arc<Segment>,
-        /// The range, below the published end.
-        range: Range<u64>,
-    },
-    /// A copy.
+pub(crate) enum Bytes<'a> {
+    Mapped(&'a [u8]),
     Copied(AlignedBuf),
 }
 
-impl Deref for Bytes {
+impl Deref for Bytes<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
             Self::Copied(buffer) => buffer,
-            // The range was below the published end when this was made, and that end only grows.
-            Self::Mapped { segment, range } => segment.mapped(range.clone()).unwrap_or_default(),
+            Self::Mapped(bytes) => bytes,
         }
     }
 }

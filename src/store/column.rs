@@ -63,7 +63,15 @@ impl Column {
 
     /// The code in the descriptor; `None` for a named column.
     pub(crate) fn code(&self) -> Option<ColumnCode> {
-        Self::WELL_KNOWN.iter().find(|(column, _, _)| column == self).map(|(_, _, code)| *code)
+        match self {
+            Self::PromptIds => Some(ColumnCode::PROMPT_IDS),
+            Self::CompletionIds => Some(ColumnCode::COMPLETION_IDS),
+            Self::LossMask => Some(ColumnCode::LOSS_MASK),
+            Self::OldLogps => Some(ColumnCode::OLD_LOGPS),
+            Self::SamplerLogps => Some(ColumnCode::SAMPLER_LOGPS),
+            Self::KlRefLogps => Some(ColumnCode::KL_REF_LOGPS),
+            Self::Named(_) => None,
+        }
     }
 
     /// Where a descriptor says that the column lies; `None` where its frame has none.

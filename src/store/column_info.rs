@@ -48,7 +48,7 @@ impl Rollout {
     fn info(&self, column: Column) -> Option<ColumnInfo> {
         let version = match column {
             Column::OldLogps => Some(self.entry.ref_version),
-            Column::KlRefLogps => self.extra.kl.map(|kl| kl.version),
+            Column::KlRefLogps => self.kl_version,
             _ => None,
         };
         let Ok(meta) = self.frame_of(&column).and_then(Frame::meta) else {

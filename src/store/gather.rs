@@ -4,8 +4,6 @@
 //! - A1. Every value is checked before the first byte of the caller's buffer changes.
 //! - A2. Nothing that is absent or, unless allowed, stale is served; padding is never taken for a value.
 
-use std::sync::Arc;
-
 use crate::error::{Error, Result};
 use crate::format::dtype::Element;
 use crate::format::entry::Has;
@@ -176,31 +174,43 @@ impl RolloutStore {
         out: &mut G,
     ) -> Result<()> {
         let ask = ask.into();
-        let (snapshots, state, kl_version) = {
+        if let Some(known) = self.known_rows(ids, &ask, step, stale)?
+            && let Some(rows) = known.values::<G::Value>()
+        {
+            fill(out, &rows)?;
+            drop(rows);
+            self.core.usage.asked(ids.len() as u64, known.fresh, known.first_time);
+            return Ok(());
+        }
+        let (snapshots, kl_version) = {
             self.core.check_open()?;
             let published = self.core.published.read();
-            let state = Arc::clone(&published.state);
-            let kl_version = state.kl_clock.current;
-            (Snapshot::of_all(&published, ids)?, state, kl_version)
+            (Snapshot::of_all(&published, ids)?, published.state.kl_clock.current)
         };
         let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
         let first_time = first_time.map(Snapshot::incarnation).collect();
         let rollouts: Vec<Rollout> =
-            snapshots.into_iter().map(|snapshot| snapshot.open(&state, &self.core.rules)).collect::<Result<_>>()?;
+            snapshots.into_iter().map(|snapshot| snapshot.open(&self.core.rules)).collect::<Result<_>>()?;
         if stale == Stale::Error {
             rollouts.iter().try_for_each(|rollout| check_fresh(rollout, &ask.column, step, kl_version))?;
         }
         let rows: Vec<&[G::Value]> = rollouts.iter().map(|rollout| rollout.get(ask.clone())).collect::<Result<_>>()?;
-        let lens: Vec<usize> = rows.iter().map(|values| values.len()).collect();
-        out.begin(&lens)?;
-        for values in rows {
-            out.push(values);
+        fill(out, &rows)?;
+        if ask.kind.is_none() {
+            rollouts.iter().for_each(|rollout| rollout.note_place(&ask.column));
         }
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
         self.core.usage.asked(ids.len() as u64, fresh, first_time);
         Ok(())
     }
+}
+
+fn fill<G: GatherInto>(out: &mut G, rows: &[&[G::Value]]) -> Result<()> {
+    let lens: Vec<usize> = rows.iter().map(|values| values.len()).collect();
+    out.begin(&lens)?;
+    rows.iter().for_each(|values| out.push(values));
+    Ok(())
 }
 
 fn check_fresh(rollout: &Rollout, column: &Column, step: u64, kl_version: u64) -> Result<()> {

@@ -12,11 +12,13 @@ mod closer;
 pub(crate) mod column;
 pub(crate) mod column_info;
 pub(crate) mod compact;
+pub(crate) mod complete;
 mod core;
 pub(crate) mod diagnose;
 mod flusher;
 pub(crate) mod gather;
 mod group;
+mod known;
 pub(crate) mod new_rollout;
 mod open;
 pub(crate) mod options;
@@ -206,11 +208,8 @@ impl RolloutStore {
     /// `Damaged` where its frame is not what was written, `Io`, `Invalid` for a closed store.
     pub fn get(&self, id: RolloutId) -> Result<Option<Rollout>> {
         self.core.check_open()?;
-        let (snapshot, state) = {
-            let published = self.core.published.read();
-            (Snapshot::of(&published, id)?, Arc::clone(&published.state))
-        };
-        snapshot.map(|snapshot| snapshot.open(&state, &self.core.rules)).transpose()
+        let snapshot = Snapshot::of(&self.core.published.read(), id)?;
+        snapshot.map(|snapshot| snapshot.open(&self.core.rules)).transpose()
     }
 
     /// A batch: any operations, one atomic commit.

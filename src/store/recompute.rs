@@ -99,7 +99,7 @@ impl RolloutStore {
                 fresh += 1;
             } else if planned.insert(entry.id) {
                 again += u64::from(!staleness.missing);
-                plan.push(position, snapshot.open(&state, &self.core.rules)?, entry.old_lsn);
+                plan.push(position, snapshot.open(&self.core.rules)?, entry.old_lsn);
             }
         }
         self.core.usage.asked(ids.len() as u64, fresh, first_time);
@@ -113,11 +113,16 @@ impl RolloutStore {
     /// # Errors
     /// `Invalid` for a step that the trainer cannot be at, and from inside a weight update's closure.
     pub fn plan_due(&self, step: u64, budget: Budget) -> Result<Plan> {
+        self.plan_due_of(0, step, budget)
+    }
+
+    /// The same, of groups with at least so many live rollouts; 0 for all rollouts.
+    pub(super) fn plan_due_of(&self, group_len: usize, step: u64, budget: Budget) -> Result<Plan> {
         let _gate = self.core.gate.plan()?;
         self.core.check_open()?;
         let mut damaged = Vec::new();
         loop {
-            let mut plan = self.plan_readable(step, budget)?;
+            let mut plan = self.plan_readable(group_len, step, budget)?;
             if plan.damaged.is_empty() {
                 plan.damaged = damaged;
                 return Ok(plan);
@@ -128,14 +133,15 @@ impl RolloutStore {
     }
 
     /// What is due, but for rollouts that are known to be unreadable; newly found ones are noted and told.
-    fn plan_readable(&self, step: u64, budget: Budget) -> Result<Plan> {
+    fn plan_readable(&self, group_len: usize, step: u64, budget: Budget) -> Result<Plan> {
         let published = self.core.published.read();
         let (state, rules) = (Arc::clone(&published.state), self.core.rules);
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let unreadable = self.core.unreadable.lock().clone();
         let in_order = published.index.select_lazily(rules.born_below(step), is_stale);
-        let entries = in_order.filter_map(|id| published.index.get(id));
+        let index = &published.index;
+        let entries = in_order.filter_map(|id| index.get(id)).filter(|entry| index.is_in_group_of(entry, group_len));
         let readable = entries.filter(|entry| !unreadable.contains(&(entry.id, entry.insert_lsn)));
         let mut due = Vec::new();
         let fitting = budget.fitting(readable.inspect(|entry| due.push(entry.id)).map(|entry| entry.token_count));
@@ -145,7 +151,7 @@ impl RolloutStore {
         let mut plan = Plan::new(self.core.instance, EntryKind::OldLogps, &state, step);
         for snapshot in snapshots {
             let (id, insert_lsn, replaces) = (snapshot.entry.id, snapshot.entry.insert_lsn, snapshot.entry.old_lsn);
-            match snapshot.open(&state, &rules) {
+            match snapshot.open(&rules) {
                 Ok(rollout) => plan.push(plan.len(), rollout, replaces),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
                     tracing::warn!(%id, %error, "a rollout that is due cannot be read and is left out");
@@ -169,10 +175,10 @@ impl RolloutStore {
         let mut plan = Plan::new(self.core.instance, EntryKind::KlRefLogps, &state, step);
         let mut planned = HashSet::new();
         for (position, snapshot) in snapshots.into_iter().enumerate() {
-            let (id, kl) = (snapshot.entry.id, snapshot.extra.kl);
+            let (id, kl) = (snapshot.entry.id, snapshot.newest_kl);
             if kl.is_none_or(|kl| kl.version != plan.version) && planned.insert(id) {
                 let replaces = kl.map_or(Lsn::NONE, |kl| kl.lsn);
-                plan.push(position, snapshot.open(&state, &self.core.rules)?, replaces);
+                plan.push(position, snapshot.open(&self.core.rules)?, replaces);
             }
         }
         Ok(plan)
@@ -235,12 +241,9 @@ impl RolloutStore {
             given.extend(results.ids());
             self.apply(plan, results)?;
         }
-        let (snapshots, state) = {
-            let published = self.core.published.read();
-            (Snapshot::of_all(&published, ids)?, Arc::clone(&published.state))
-        };
+        let snapshots = Snapshot::of_all(&self.core.published.read(), ids)?;
         let serve = |snapshot: Snapshot| {
-            let rollout = snapshot.open(&state, &self.core.rules)?;
+            let rollout = snapshot.open(&self.core.rules)?;
             let id = rollout.id();
             let is_new = rollout.insert_lsn() > as_of;
             let is_result = (rollout.ref_version(), rollout.born_step()) == (version, step);

@@ -36,18 +36,27 @@ impl Rules {
 
     /// Whether old logps of this version are stale.
     pub(crate) fn is_stale(&self, clock: &VersionClock, version: u64) -> bool {
-        clock.lag(version).is_none_or(|lag| lag > self.max_version_lag)
+        self.is_beyond(clock.lag(version))
+    }
+
+    fn is_beyond(&self, lag: Option<u64>) -> bool {
+        lag.is_none_or(|lag| lag > self.max_version_lag)
     }
 
     /// The flags of one rollout at one step.
     pub(crate) fn staleness(&self, clock: &VersionClock, entry: &Entry, step: u64) -> Staleness {
+        self.staleness_of(clock.lag(entry.ref_version), entry, step)
+    }
+
+    /// The flags of one rollout at one step, of whose old logps' version this is the lag.
+    pub(crate) fn staleness_of(&self, lag: Option<u64>, entry: &Entry, step: u64) -> Staleness {
         Staleness {
             missing: !entry.has.contains(Has::OLD),
-            stale: self.is_stale(clock, entry.ref_version),
+            stale: self.is_beyond(lag),
             out_of_window: self.born_below(step).is_some_and(|bound| entry.born_step < bound),
             from_future: entry.born_step > step.saturating_add(self.step_skew),
             age: step.saturating_sub(entry.born_step),
-            lag: clock.lag(entry.ref_version),
+            lag,
         }
     }
 

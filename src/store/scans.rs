@@ -116,7 +116,7 @@ impl RolloutStore {
         self.core.published.read().index.iter().filter(|entry| !entry.has.contains(Has::OLD)).count() as u64
     }
 
-    fn is_stale<'a>(&self, published: &'a Published) -> impl Fn(u64) -> bool + 'a {
+    pub(super) fn is_stale<'a>(&self, published: &'a Published) -> impl Fn(u64) -> bool + 'a {
         let rules = self.core.rules;
         move |version| rules.is_stale(&published.state.ref_clock, version)
     }

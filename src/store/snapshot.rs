@@ -4,11 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::ids::{Location, Lsn, RolloutId};
-use crate::index::{Entry, Extra};
+use crate::index::{Entry, KlEntry};
 use crate::log::event::Incarnation;
 use crate::log::frame::Frame;
 use crate::log::segment::Segment;
-use crate::state::State;
 use crate::store::core::Published;
 use crate::store::rules::Rules;
 use crate::store::view::Rollout;
@@ -24,7 +23,9 @@ pub(crate) struct Part {
 
 impl Part {
     fn new(published: &Published, at: Location, lsn: Lsn) -> Result<Box<Self>> {
-        Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
+        let segment = published.segment(at.segment)?;
+        segment.prefetch(at);
+        Ok(Box::new(Self { segment, at, lsn, frame: OnceLock::new() }))
     }
 
     /// The frame, which must be of rollout `id`.
@@ -32,7 +33,7 @@ impl Part {
         if let Some(frame) = self.frame.get() {
             return Ok(frame);
         }
-        let frame = Frame::open(&self.segment, self.at, id, self.lsn).map_err(|error| error.of(id))?;
+        let frame = Frame::open(Arc::clone(&self.segment), self.at, id, self.lsn).map_err(|error| error.of(id))?;
         Ok(self.frame.get_or_init(|| frame))
     }
 }
@@ -41,7 +42,10 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) entry: Entry,
-    pub(crate) extra: Extra,
+    /// The newest KL reference log-probs.
+    pub(crate) newest_kl: Option<KlEntry>,
+    /// Advances of the ref version since that of the old logps.
+    lag: Option<u64>,
     segment: Arc<Segment>,
     old: Option<Box<Part>>,
     kl: Option<Box<Part>>,
@@ -50,14 +54,17 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Looks a rollout up; `None` where it is not live.
+    #[inline]
     pub(crate) fn of(published: &Published, id: RolloutId) -> Result<Option<Self>> {
-        let Some(entry) = published.index.get(id) else { return Ok(None) };
-        let extra = published.index.extra(id).copied().unwrap_or_default();
+        let Some((entry, extra)) = published.index.get_with_extra(id) else { return Ok(None) };
+        let segment = published.segment(entry.insert.segment)?;
+        segment.prefetch(entry.insert);
         let part = |at: Location, lsn| (at != entry.insert).then(|| Part::new(published, at, lsn)).transpose();
         Ok(Some(Self {
             entry,
-            extra,
-            segment: published.segment(entry.insert.segment)?,
+            newest_kl: extra.kl,
+            lag: published.state.ref_clock.lag(entry.ref_version),
+            segment,
             old: part(entry.old, entry.old_lsn)?,
             kl: extra.kl.map(|kl| part(kl.at, kl.lsn)).transpose()?.flatten(),
             first_old: extra.first_old.map(|first| part(first.at, first.lsn)).transpose()?.flatten(),
@@ -78,11 +85,13 @@ impl Snapshot {
     }
 
     /// Opens the view.
-    pub(crate) fn open(self, state: &Arc<State>, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, extra, segment, old, kl, first_old } = self;
+    #[inline]
+    pub(crate) fn open(self, rules: &Rules) -> Result<Rollout> {
+        let Self { entry, newest_kl, lag, segment, old, kl, first_old } = self;
         let insert =
-            Frame::open(&segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
-        Ok(Rollout { entry, extra, rules: *rules, state: Arc::clone(state), insert, old, kl, first_old })
+            Frame::open(segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
+        let kl_version = newest_kl.map(|kl| kl.version);
+        Ok(Rollout { entry, kl_version, rules: *rules, lag, insert, old, kl, first_old })
     }
 }
 

@@ -1,15 +1,12 @@
 //! A rollout as readers hold it: one committed state, arrays in place.
 
-use std::sync::Arc;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::dtype::Element;
 use crate::format::entry::Has;
 use crate::format::meta::RolloutMeta;
 use crate::ids::{Lsn, RolloutId};
-use crate::index::{Entry, Extra};
+use crate::index::Entry;
 use crate::log::frame::{Frame, RawColumn};
-use crate::state::State;
 use crate::store::column::{Ask, Column, ColumnView};
 use crate::store::new_rollout::VersionSpan;
 use crate::store::rules::{Rules, Staleness};
@@ -23,9 +20,11 @@ use crate::store::snapshot::Part;
 #[derive(Debug)]
 pub struct Rollout {
     pub(super) entry: Entry,
-    pub(super) extra: Extra,
+    /// The version of the KL reference log-probs, where there are any.
+    pub(super) kl_version: Option<u64>,
     pub(super) rules: Rules,
-    pub(super) state: Arc<State>,
+    /// Advances of the ref version since that of the old logps; `None` for one of an abandoned future.
+    pub(super) lag: Option<u64>,
     pub(super) insert: Frame,
     /// Where newer log-probs lie; opened when asked for.
     pub(super) old: Option<Box<Part>>,
@@ -73,7 +72,7 @@ impl Rollout {
     /// The flags of the old logps at `step`, by the window and lag of the store.
     #[must_use]
     pub fn staleness(&self, step: u64) -> Staleness {
-        self.rules.staleness(&self.state.ref_clock, &self.entry, step)
+        self.rules.staleness_of(self.lag, &self.entry, step)
     }
 
     /// The group of rollouts that share a prompt.
@@ -190,7 +189,7 @@ impl Rollout {
     pub fn has(&self, column: &Column) -> bool {
         match column {
             Column::OldLogps => self.entry.has.contains(Has::OLD),
-            Column::KlRefLogps => self.extra.kl.is_some(),
+            Column::KlRefLogps => self.kl_version.is_some(),
             _ => self.insert.meta().is_ok_and(|meta| column.find_in(meta).is_some()),
         }
     }
@@ -229,9 +228,21 @@ impl Rollout {
         Ok(frame)
     }
 
+    /// Takes down where a column lies that was read, so that a gather need not open the rollout again.
+    pub(super) fn note_place(&self, column: &Column) {
+        let Ok(frame) = self.frame_of(column) else { return };
+        if let Some(found) = frame.meta().ok().and_then(|meta| column.find_in(meta)) {
+            frame.note_place(&found);
+        }
+    }
+
     fn raw(&self, column: &Column) -> Result<RawColumn<'_>> {
         let frame = self.frame_of(column)?;
-        match column.find_in(frame.meta()?) {
+        let found = match column.code() {
+            Some(code) => frame.column(code),
+            None => column.find_in(frame.meta()?),
+        };
+        match found {
             Some(found) => frame.read(&found),
             None => Err(self.absent(column.name())),
         }

@@ -188,7 +188,7 @@ impl Writer {
     /// Seals the active segment, if there is one, in memory and on disk; the manifest is still to be written. Nothing may
     /// be pending.
     fn seal(&mut self, core: &Core) -> Result<bool> {
-        let Some(active) = self.active.take() else { return Ok(false) };
+        let Some(mut active) = self.active.take() else { return Ok(false) };
         let id = active.segment.id;
         if active.is_empty() {
             self.manifest.segments.retain(|record| record.id != id);

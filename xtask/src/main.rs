@@ -1,6 +1,6 @@
 //! The project's chores, one word each: `cargo xtask test`, `cargo xtask fuzz`, `cargo xtask filesystems`.
 //!
-//! May touch cargo. Needs nothing but a Rust toolchain, and CPython for the Python package; fuzzing installs its own tool.
+//! May touch cargo. Needs nothing but a Rust toolchain, and Python for the Python package; fuzzing installs its own tool.
 
 mod bugs;
 mod coverage;

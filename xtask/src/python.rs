@@ -1,6 +1,6 @@
 //! The Python package's tests, in an environment that this chore makes itself.
 //!
-//! May touch Python, its package installer and the build directory. Needs CPython 3.10 or newer.
+//! May touch Python, its package installer and the build directory. Needs `CPython` 3.10 or newer.
 
 use std::env;
 use std::ffi::OsString;

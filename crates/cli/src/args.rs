@@ -61,6 +61,10 @@ pub enum Command {
     Get(GetArgs),
     /// Print every live rollout with all its columns, as JSON Lines
     Dump(DumpArgs),
+    /// Say why rollouts are not fresh, and which option would change that
+    Diagnose(DiagnoseArgs),
+    /// Show the sweeps whose progress is stored, and how far each has come
+    Sweeps(SweepsArgs),
     /// Check every byte of a store or checkpoint, read-only, also beside a running trainer
     Verify(VerifyArgs),
     /// Make a damaged store usable from what is whole of it; asks first
@@ -191,6 +195,35 @@ pub struct DumpArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
     /// Accepted, since the output is JSON already
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `diagnose`.
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// The step at which ages are taken [default: the last that the trainer acted at]
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// The window in steps [default: what the store last used]
+    #[arg(long, value_name = "W")]
+    pub window: Option<u64>,
+    /// Advances of the reference version that old log-probs may lag behind [default: what the store last used]
+    #[arg(long, value_name = "L")]
+    pub lag: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `sweeps`.
+#[derive(Debug, Args)]
+pub struct SweepsArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Print one JSON object a sweep
     #[arg(long)]
     pub json: bool,
 }

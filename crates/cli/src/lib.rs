@@ -51,6 +51,8 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Ls(args) => commands::ls::run(args, out),
         Command::Get(args) => commands::get::run(args, out),
         Command::Dump(args) => commands::dump::run(args, out),
+        Command::Diagnose(args) => commands::diagnose::run(args, out),
+        Command::Sweeps(args) => commands::sweeps::run(args, out),
         Command::Verify(args) => commands::verify::run(args, out),
         Command::Repair(args) => upkeep::repair::run(args, out),
         Command::Checkpoint(args) => upkeep::checkpoint::run(args, out),

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{contents, json, json_lines, recorded_trace, rollstore, stderr, stdout};
-use rollstore::{Column, NewRollout, Provenance, RolloutStore};
+use rollstore::{Budget, Column, NewRollout, Plan, Provenance, Query, Results, RolloutStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -84,6 +84,46 @@ fn partial_rollouts_are_counted_and_not_listed() {
     assert!(stdout(&look("stat", &store, &[])).contains("partials   2"));
     let table = stdout(&look("ls", &store, &[]));
     assert!(table.contains("4 listed, 4 live, 2 partial rollouts still being generated"), "{table}");
+}
+
+#[test]
+fn diagnose_says_what_keeps_rollouts_from_being_fresh_and_what_would_help() {
+    let (_folder, store) = store();
+    let told = stdout(&look("diagnose", &store, &[]));
+    let expected = " step 20 (the store's clock), window 8 (as last used), lag 1 (as last used)
+ 1 of 4 rollouts are fresh at step 20
+ 1 without old_logps: they are computed when they are asked for
+ 2 out of window: window is 8, 9 would make 1 fresh
+ 1 stale: no max_version_lag alone would make one fresh, it is 1
+ 2 rollouts due at step 20
+";
+    assert_eq!(told, expected);
+    let wider = ["--step", "20", "--window", "10", "--lag", "2", "--json"];
+    let wider = json(&look("diagnose", &store, &wider));
+    assert_eq!((&wider["fresh"], &wider["due"], &wider["window"]), (&3.into(), &0.into(), &10.into()), "{wider}");
+    let narrow = json(&look("diagnose", &store, &["--json"]));
+    assert_eq!(narrow["window_help"], json!({"at_least": 9, "fresh": 1, "for_all": 9, "all": 1}));
+    assert_eq!((&narrow["lag_help"], &narrow["stale"]), (&Value::Null, &1.into()));
+    assert_eq!(json(&look("stat", &store, &["--json"]))["window"], 8, "nothing was written");
+}
+
+#[test]
+fn sweeps_shows_how_far_each_has_come() {
+    let (_folder, store) = store();
+    assert_eq!(stdout(&look("sweeps", &store, &[])), " no sweep has stored how far it came\n");
+    let writer = RolloutStore::options().open(&store).unwrap();
+    let compute =
+        |work: &Plan| Ok::<_, std::convert::Infallible>(work.ids().map(|id| (id, vec![-0.5; 4])).collect::<Results>());
+    writer.sweep("half\u{1b}", Query::All).micro_batch(1).run(20, Budget::rollouts(2), compute).unwrap();
+    writer.sweep("whole", Query::CreatedBefore(11)).run(20, Budget::unlimited(), compute).unwrap();
+    writer.close().unwrap();
+    let sweeps = json_lines(&look("sweeps", &store, &["--json"]));
+    let told = |name: &str| sweeps.iter().find(|sweep| sweep["name"] == name).unwrap();
+    let half = told("half\u{1b}");
+    assert_eq!((&half["finished"], &half["last"], &half["step"]), (&false.into(), &"3".into(), &20.into()), "{half}");
+    assert_eq!((&told("whole")["finished"], &told("whole")["last"]), (&true.into(), &Value::Null));
+    let table = stdout(&look("sweeps", &store, &[]));
+    assert!(table.contains("under way") && table.contains(r"half\u{1b}") && table.contains("finished"), "{table}");
 }
 
 #[test]

@@ -125,6 +125,18 @@ pub fn find_u32(disk: &dyn Disk, path: &Path, values: &[u32]) -> u64 {
     find(disk, path, &wanted)
 }
 
+/// Where the frame begins that a place in a segment, such as that of a column, lies in.
+///
+/// # Panics
+/// Where no frame begins before it.
+#[must_use]
+pub fn frame_around(disk: &dyn Disk, segment: &Path, place: u64) -> u64 {
+    let bytes = read(disk, segment);
+    let before = &bytes[..usize::try_from(place).unwrap_or_default()];
+    let unit = before.chunks(64).rposition(|unit| unit.starts_with(&seal::FRAME_MAGIC));
+    unit.unwrap_or_else(|| panic!("{}: no frame begins before byte {place}", segment.display())) as u64 * 64
+}
+
 fn find(disk: &dyn Disk, path: &Path, wanted: &[u8]) -> u64 {
     let bytes = read(disk, path);
     let places: Vec<usize> = (0..bytes.len()).step_by(64).filter(|at| bytes[*at..].starts_with(wanted)).collect();

@@ -169,8 +169,13 @@ def number_array(value: Any, count: int, dtype: str, what: str) -> npt.NDArray[A
     return array
 
 
+_UINT64 = np.dtype(np.uint64)
+
+
 def id_array(ids: Any, what: str = "ids") -> U64:
-    """Ids as the store takes them. String keys become the ids that stand for them. A new array."""
+    """Ids as the store takes them. String keys become the ids that stand for them."""
+    if type(ids) is np.ndarray and ids.dtype == _UINT64 and ids.ndim == 1:
+        return np.ascontiguousarray(ids)  # the native half copies them
     if isinstance(cast("object", ids), (int, str, np.integer)):
         raise InvalidError(f"{what} is {ids!r}; give a list or array, also of one")
     if isinstance(ids, Sequence) and ids and isinstance(ids[0], str):

@@ -392,11 +392,15 @@ class RolloutStore:
         """
         ask = _ask(column, step, stale, kind)
         padding = (float(pad), _is_left(side))
-        if out is None:
-            dtype, values, row_len, lens = self._store.gather_padded(id_array(ids), ask, padding)
-            return Padded(_named(dtype, values).reshape(len(lens), row_len), lens)
-        array = _writable(out)
         numbers = id_array(ids)
+        if out is None:
+            dtype, values, row_len, lens = self._store.gather_padded(numbers, ask, padding)
+            return Padded(_named(dtype, values).reshape(len(lens), row_len), lens)
+        if type(out) is np.ndarray:
+            filled = self._store.gather_out(numbers, ask, out, padding)
+            if filled is not None:
+                return Padded(out, filled)
+        array = _writable(out)
         if array.shape[0] != len(numbers):
             raise InvalidError(f"out has {array.shape[0]} rows, there are {len(numbers)} ids")
         flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)

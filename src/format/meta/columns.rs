@@ -29,12 +29,38 @@ pub(crate) struct ColumnMeta {
 
 const _: () = assert!(size_of::<ArchivedColumnMeta>() == 16, "the layout has no gaps");
 
-impl ArchivedColumnMeta {
+impl ColumnMeta {
+    /// Reads one entry as it lies in an archive.
+    pub(super) fn of_bytes(bytes: &[u8; size_of::<ArchivedColumnMeta>()]) -> Self {
+        let [c0, c1, dtype, provenance, o0, o1, o2, o3, l0, l1, l2, l3, crc @ ..] = *bytes;
+        Self {
+            column: u16::from_le_bytes([c0, c1]),
+            dtype,
+            provenance,
+            offset_units: u32::from_le_bytes([o0, o1, o2, o3]),
+            len: u32::from_le_bytes([l0, l1, l2, l3]),
+            crc: u32::from_le_bytes(crc),
+        }
+    }
+
     /// The array's bytes within the body, for values of this size; `None` beyond what 64 bits count.
     pub(super) fn range(&self, value_bytes: u64) -> Option<Range<u64>> {
-        let start = u64::from(self.offset_units.to_native()).checked_mul(FRAME_ALIGN)?;
-        let len = u64::from(self.len.to_native()).checked_mul(value_bytes)?;
+        let start = u64::from(self.offset_units).checked_mul(FRAME_ALIGN)?;
+        let len = u64::from(self.len).checked_mul(value_bytes)?;
         Some(start..start.checked_add(len)?)
+    }
+}
+
+impl ArchivedColumnMeta {
+    pub(super) fn to_native(&self) -> ColumnMeta {
+        ColumnMeta {
+            column: self.column.to_native(),
+            dtype: self.dtype,
+            provenance: self.provenance,
+            offset_units: self.offset_units.to_native(),
+            len: self.len.to_native(),
+            crc: self.crc.to_native(),
+        }
     }
 }
 
@@ -54,7 +80,7 @@ pub(super) fn check_columns(
 
         let len = u64::from(column.len.to_native());
         ensure(len <= COLUMN_VALUES_MAX, "column length", 0, format_args!("at most {COLUMN_VALUES_MAX}"), len)?;
-        let range = value_bytes(column).and_then(|bytes| column.range(bytes));
+        let range = value_bytes(column).and_then(|bytes| column.to_native().range(bytes));
         let Some(range) = range else {
             let found = format_args!("column {number} of type {}", column.dtype);
             return Err(Fault::damaged("column type", 0, "a column and type of the schema", found));

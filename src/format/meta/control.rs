@@ -133,14 +133,14 @@ impl ArchivedControlMeta {
     /// The array of a column.
     pub(crate) fn column(&self, column: ControlColumn) -> Option<ControlRef> {
         let meta = self.columns.iter().find(|meta| meta.column.to_native() == column.code())?;
-        Some(ControlRef { range: meta.range(column.value_bytes())?, crc: meta.crc.to_native() })
+        Some(ControlRef { range: meta.to_native().range(column.value_bytes())?, crc: meta.crc.to_native() })
     }
 
     /// All arrays, in the order of the body.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = ControlRef> {
         self.columns.iter().filter_map(|meta| {
             let column = ControlColumn::from_code(meta.column.to_native())?;
-            Some(ControlRef { range: meta.range(column.value_bytes())?, crc: meta.crc.to_native() })
+            Some(ControlRef { range: meta.to_native().range(column.value_bytes())?, crc: meta.crc.to_native() })
         })
     }
 

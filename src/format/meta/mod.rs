@@ -9,6 +9,7 @@
 
 mod columns;
 mod control;
+pub(crate) mod directory;
 mod rollout;
 
 pub(crate) use columns::ColumnMeta;

@@ -126,7 +126,11 @@ impl ArchivedRolloutMeta {
 
     /// The array of a column.
     pub(crate) fn column(&self, code: ColumnCode) -> Option<ColumnRef> {
-        self.columns.iter().find(|column| column.column.to_native() == code.0).and_then(column_ref)
+        self.columns
+            .iter()
+            .map(ArchivedColumnMeta::to_native)
+            .find(|column| column.column == code.0)
+            .and_then(|column| column_ref(&column))
     }
 
     /// The array of a named column.
@@ -137,7 +141,7 @@ impl ArchivedRolloutMeta {
 
     /// All arrays, in the order of the body.
     pub(crate) fn columns(&self) -> impl Iterator<Item = ColumnRef> {
-        self.columns.iter().filter_map(column_ref)
+        self.columns.iter().filter_map(|column| column_ref(&column.to_native()))
     }
 
     fn check(&self, body_len: u64) -> Result<(), Fault> {
@@ -186,13 +190,13 @@ pub(crate) fn rollout_meta(bytes: &[u8], body_len: u64) -> Result<&ArchivedRollo
 }
 
 /// `None` only for a column that no check has passed.
-fn column_ref(column: &ArchivedColumnMeta) -> Option<ColumnRef> {
+pub(super) fn column_ref(column: &ColumnMeta) -> Option<ColumnRef> {
     let dtype = DType::from_code(column.dtype)?;
     Some(ColumnRef {
-        code: ColumnCode(column.column.to_native()),
+        code: ColumnCode(column.column),
         dtype,
         range: column.range(u64::try_from(dtype.size_bytes()).ok()?)?,
-        crc: column.crc.to_native(),
+        crc: column.crc,
         provenance: usize::from(column.provenance).checked_sub(1),
     })
 }

@@ -168,6 +168,17 @@ fn columns_out_of_order_are_refused() {
     assert!(matches!(refused, Err(Fault::Damaged { what: "column order", .. })), "{refused:?}");
 }
 
+/// The directory read by itself says what the archive says.
+fn assert_directory(bytes: &[u8], meta: &ArchivedRolloutMeta) {
+    let columns: Vec<ColumnRef> = meta.columns().collect();
+    assert_eq!(directory::len(bytes), columns.len());
+    for (place, column) in columns.into_iter().enumerate() {
+        assert_eq!(directory::find(bytes, column.code), Some((place, column)));
+    }
+    let absent = ColumnCode(0x7fff);
+    assert_eq!(directory::find(bytes, absent), None);
+}
+
 #[test]
 fn a_flip_changes_the_checksum_and_never_reaches_outside_the_body() {
     let bytes = encode_rollout(&full());
@@ -176,7 +187,9 @@ fn a_flip_changes_the_checksum_and_never_reaches_outside_the_body() {
         assert_ne!(crc32fast::hash(flipped), crc, "bit {bit}");
         if let Ok(meta) = rollout_meta(flipped, BODY_LEN) {
             assert!(meta.columns().all(|column| column.range.end <= BODY_LEN), "bit {bit}");
+            assert_directory(flipped, meta);
         }
+        let _ = (directory::len(flipped), directory::find(flipped, ColumnCode::OLD_LOGPS));
     });
     for_each_bit_flip(&encode_control(&control()), |bit, flipped| {
         if let Ok(meta) = control_meta(flipped, BODY_LEN) {
@@ -232,6 +245,7 @@ proptest! {
         };
         let bytes = aligned(&encode_rollout(&meta));
         let archived = rollout_meta(&bytes, BODY_LEN).unwrap();
+        assert_directory(&bytes, archived);
         prop_assert_eq!(rkyv::deserialize::<RolloutMeta, rkyv::rancor::Error>(archived).unwrap(), meta);
     }
 
@@ -240,5 +254,6 @@ proptest! {
         let bytes = aligned(&bytes);
         let _ = rollout_meta(&bytes, body_len);
         let _ = control_meta(&bytes, body_len);
+        let _ = (directory::len(&bytes), directory::find(&bytes, ColumnCode::OLD_LOGPS));
     }
 }

@@ -19,8 +19,12 @@ use crate::log::event::Event;
 use crate::log::segment::{ReadMode, Segment};
 use crate::store::core::Core;
 
-/// Bytes copied between two syncs: a sync of the log never waits for more than these.
+/// Bytes copied between two syncs: what is left for the last one is little.
 const SYNC_BYTES: u64 = 8 << 20;
+/// Bytes copied before they are written out: a sync of the log, which the file system may order behind them, never
+/// waits for many more than these.
+const PORTION_BYTES: u64 = 256 << 10;
+const _: () = assert!(PORTION_BYTES < SYNC_BYTES, "a sync finds most of its bytes written out");
 
 /// A sealed copy that no manifest lists yet.
 pub(super) struct Output {
@@ -39,6 +43,8 @@ struct Copy<'a> {
     moved: Vec<FrameEntry>,
     durable: Lsn,
     unsynced: u64,
+    /// Bytes of the portion under way, and when it began.
+    portion: u64,
     began: Instant,
 }
 
@@ -58,7 +64,8 @@ pub(super) fn write(
     let active = Active::create(&*core.disk, &core.dir, &header, 0, read_mode)?;
     let path = active.segment.path.clone();
     let durable = core.group.durable();
-    let copy = Copy { core, haste, active, moved: Vec::new(), durable, unsynced: 0, began: Instant::now() };
+    let (moved, began) = (Vec::new(), Instant::now());
+    let copy = Copy { core, haste, active, moved, durable, unsynced: 0, portion: 0, began };
     let written = copy.fill(finished, inputs, moves).and_then(|copy| copy.map(|copy| copy.seal(&header)).transpose());
     if !matches!(written, Ok(Some(_))) {
         // No manifest lists it. Where this fails too, the next open removes it.
@@ -129,20 +136,34 @@ impl Copy<'_> {
             self.moved.push(entry);
         }
         self.unsynced += header.frame_len();
-        if self.unsynced >= SYNC_BYTES {
-            self.active.sync()?;
-            self.unsynced = 0;
-            if self.haste == Haste::Background {
-                // Half of the time is the trainer's: its commits find the disk idle.
-                self.core.compactor.waker.rest(self.began.elapsed());
-            }
-            self.began = Instant::now();
+        self.portion += header.frame_len();
+        if self.portion >= PORTION_BYTES {
+            self.end_portion(input)?;
         }
         Ok(())
     }
 
-    fn seal(self, header: &SegmentHeader) -> Result<Output> {
+    /// Lets a portion go out to the disk, and rests.
+    fn end_portion(&mut self, input: &Input) -> Result<()> {
+        self.active.write_out()?;
+        // Neither what was read nor what was written is what readers asked for: it must not push that out of memory.
+        input.release_pages();
+        self.active.file.release_pages();
+        if self.unsynced >= SYNC_BYTES {
+            self.active.sync()?;
+            self.unsynced = 0;
+        }
+        if self.haste == Haste::Background {
+            // Half of the time is the trainer's: its commits find the disk idle.
+            self.core.compactor.waker.rest(self.began.elapsed());
+        }
+        (self.portion, self.began) = (0, Instant::now());
+        Ok(())
+    }
+
+    fn seal(mut self, header: &SegmentHeader) -> Result<Output> {
         let sealed = self.active.seal()?;
+        self.active.file.release_pages();
         let (core, path) = (self.core, &self.active.segment.path);
         let segment = Segment::open(&*core.disk, path, header.segment, header.salt, sealed.len, core.read_mode)?;
         let record = SegmentRecord {

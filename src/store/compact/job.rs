@@ -9,6 +9,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::choose::Haste;
 use super::{copy, retired};
@@ -78,6 +79,11 @@ impl Input {
         self.record.len()
     }
 
+    /// Lets go of what the system keeps in memory of the file, as far as no reader has it mapped.
+    pub(super) fn release_pages(&self) {
+        self.file.release_pages();
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         let SegmentRecord { id, salt, .. } = self.record;
         Source { file: &*self.file, path: &self.path, segment: id, salt, end: self.bytes(), base_lsn: None }
@@ -92,7 +98,7 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
     let mut inputs: Vec<Input> = chosen.map(|record| Input::open(core, *record)).collect::<Result<_>>()?;
     let mut moves = plan(core, &inputs);
     let needed = retired::still_needed(core, &staying(&finished, &inputs), &going(&inputs))?;
-    if !is_worth_it(&inputs, &moves, retired::bytes_of(&going(&inputs), &needed)?, core.segment_bytes) {
+    if !is_worth_it(&inputs, &moves, retired::bytes_of(&going(&inputs), &needed), core.segment_bytes) {
         return Ok(None);
     }
     cut(&mut moves, &mut inputs, budget.min(core.segment_bytes));
@@ -100,6 +106,7 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
     if !(moves.is_empty() && needed.is_empty()) {
         let Some(output) = copy::write(core, haste, &finished, &mut inputs, &moves)? else { return Ok(None) };
         (step.copied_bytes, step.written) = (output.bytes, 1);
+        core.compactor.copied_bytes.fetch_add(output.bytes, Ordering::Relaxed);
         core.lock_writer()?.relist(core, Some(output.record), &[])?;
         core.published.write().segments.insert(output.record.id, output.segment);
         for some in output.moved.chunks(AT_A_TIME) {
@@ -112,6 +119,7 @@ pub(super) fn run(core: &Core, haste: Haste, inputs: &[SegmentId], budget: u64) 
             }
         }
     }
+    inputs.iter().for_each(Input::release_pages);
     let gone = going(&inputs);
     (step.freed_bytes, step.dropped) = (gone.iter().map(|input| input.bytes()).sum(), gone.len() as u64);
     let_go(core, &gone)?;

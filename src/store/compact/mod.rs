@@ -181,10 +181,7 @@ fn step(core: &Core, haste: Haste, budget: u64) -> Result<Option<Step>> {
         return Ok(None);
     }
     // What a failed copy wrote was removed: it may be tried again.
-    let step = core.reserve.retry(&*core.disk, || job::run(core, haste, &inputs, budget))?;
-    let copied = step.map_or(0, |step| step.copied_bytes);
-    core.compactor.copied_bytes.fetch_add(copied, Ordering::Relaxed);
-    Ok(step)
+    core.reserve.retry(&*core.disk, || job::run(core, haste, &inputs, budget))
 }
 
 fn candidates(core: &Core) -> Vec<Candidate> {

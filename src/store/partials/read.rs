@@ -58,7 +58,7 @@ impl Snapshot {
                 let expected = format!("a piece of rollout {id} with {tokens} tokens in front of it");
                 return Err(segment.damage(at.offset_bytes(), expected, "a later one; a piece is missing").of(*id));
             }
-            let frame = Frame::open(segment, at, *id, entry.lsn).map_err(|error| error.of(*id))?;
+            let frame = Frame::open(Arc::clone(segment), at, *id, entry.lsn).map_err(|error| error.of(*id))?;
             read.add(&frame, entry.lsn == entry.insert_lsn)?;
         }
         Ok(read)

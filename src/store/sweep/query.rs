@@ -85,8 +85,7 @@ impl Selection {
         if entry.insert_lsn > self.began || written > self.began {
             return false;
         }
-        let complete = |group| index.group_len(group) >= self.group_len;
-        if self.group_len > 0 && !entry.group.is_some_and(complete) {
+        if !index.is_in_group_of(entry, self.group_len) {
             return false;
         }
         let staleness = self.rules.staleness(&state.ref_clock, entry, self.step);

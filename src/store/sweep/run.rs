@@ -266,9 +266,9 @@ impl<'a> Run<'a> {
         let mut plan = Plan::new(core.instance, self.selection.kind, state, self.selection.step);
         for snapshot in snapshots {
             let (rollout, token_count) = (snapshot.incarnation(), snapshot.entry.token_count);
-            let kl_lsn = snapshot.extra.kl.map_or(Lsn::NONE, |kl| kl.lsn);
+            let kl_lsn = snapshot.newest_kl.map_or(Lsn::NONE, |kl| kl.lsn);
             let replaces = if of_kl { kl_lsn } else { snapshot.entry.old_lsn };
-            match snapshot.open(state, &core.rules) {
+            match snapshot.open(&core.rules) {
                 Ok(view) => plan.push(plan.len(), view, replaces),
                 Err(error) if error.kind() == ErrorKind::Damaged => {
                     tracing::warn!(id = %rollout.id, %error, "a rollout that is due cannot be read and is left out");

@@ -8,6 +8,9 @@ use std::ops::Range;
 pub(super) const PAGE_BYTES: usize = 4096;
 
 const HEADER_BYTES: usize = 128;
+
+/// What every frame begins with.
+pub(crate) const FRAME_MAGIC: [u8; 4] = [0xf5, 0x52, 0x46, 0x72];
 const TRAILER_BYTES: usize = 64;
 const UNIT_BYTES: usize = 64;
 
@@ -48,7 +51,7 @@ pub(super) fn frames(bytes: &mut [u8], seed: &Seed, in_order: bool) {
     while bytes.len() >= at + HEADER_BYTES {
         let body_len = u64::from_le_bytes(array(bytes, at + 56));
         let meta_len = u64::from(u32::from_le_bytes(array(bytes, at + 64)));
-        let meta = range(bytes.len(), at + HEADER_BYTES, body_len, meta_len);
+        let meta = range(bytes.len(), at + HEADER_BYTES, 0, meta_len);
         if let Some(meta) = &meta {
             let crc = crc32fast::hash(&bytes[meta.clone()]);
             put(bytes, at + 68, &crc.to_le_bytes());
@@ -56,11 +59,12 @@ pub(super) fn frames(bytes: &mut [u8], seed: &Seed, in_order: bool) {
         if in_order {
             put(bytes, at + 8, &lsn.to_le_bytes());
         }
-        put(bytes, at, &[0xf5, 0x52, 0x46, 0x72]);
+        put(bytes, at, &FRAME_MAGIC);
         let mut covered = [&seed.salt[..], &seed.segment, &(at as u64).to_le_bytes()].concat();
         covered.extend_from_slice(&bytes[at + 8..at + HEADER_BYTES]);
         put(bytes, at + 4, &crc32fast::hash(&covered).to_le_bytes());
-        at = meta.map_or(at + HEADER_BYTES, |meta| meta.end.next_multiple_of(UNIT_BYTES));
+        let body = meta.and_then(|meta| range(bytes.len(), meta.end.next_multiple_of(UNIT_BYTES), 0, body_len));
+        at = body.map_or(at + HEADER_BYTES, |body| body.end.next_multiple_of(UNIT_BYTES));
         lsn += 1;
     }
 }
