@@ -1,6 +1,6 @@
 //! One read-only map of one file.
 //!
-//! May touch memmap2. Knows nothing of what the bytes mean. The one file of this crate that holds unsafe code.
+//! May touch memmap2. Knows nothing of what the bytes mean.
 //!
 //! Always true:
 //! - M1. Only bytes below the published length are handed out; the published length never shrinks and never passes the

@@ -6,6 +6,7 @@ mod bugs;
 mod coverage;
 mod filesystems;
 mod python;
+mod trl;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask test-python [ARGUMENTS OF PYTEST]
+       cargo xtask test-trl [ARGUMENTS OF PYTEST]
        cargo xtask bench-python
        cargo xtask soak
        cargo xtask bugs
@@ -28,6 +30,10 @@ test-python
       Builds the Python package, runs its tests and examples, and checks its types, in an environment of its own under
       target/. It takes CPython 3.10 or newer (ROLLSTORE_PYTHON names another than python3), and fails without one unless
       ROLLSTORE_NO_PYTHON=1.
+test-trl
+      Builds the Python package and tests its trainer for TRL with the real torch, transformers, accelerate and trl, on the CPU,
+      in another environment under target/: about 600 MB are installed once. It fails where it cannot install; on Linux
+      it takes a C compiler and readelf, too.
 bench-python
       Builds the Python package as it is released and prints what its calls cost, as ratios.
 soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
     let result = match arguments.next().as_deref() {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
         Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
+        Some("test-trl") => trl::test(&arguments.collect::<Vec<_>>()),
         Some("bench-python") => python::bench(),
         Some("soak") => soak(),
         Some("bugs") => bugs::run(),

@@ -51,8 +51,8 @@ pub(crate) fn bench() -> Result<(), String> {
 }
 
 /// An interpreter's environment of our own, kept between runs.
-struct Environment {
-    dir: PathBuf,
+pub(crate) struct Environment {
+    pub(crate) dir: PathBuf,
 }
 
 impl Environment {
@@ -82,11 +82,11 @@ impl Environment {
         Ok(environment)
     }
 
-    fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.dir.join("bin").join(name)
     }
 
-    fn command(&self, name: &str) -> Command {
+    pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.program(name));
         command.env("VIRTUAL_ENV", &self.dir).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
@@ -94,7 +94,7 @@ impl Environment {
 }
 
 /// The first interpreter that is new enough.
-fn interpreter() -> Result<OsString, String> {
+pub(crate) fn interpreter() -> Result<OsString, String> {
     const NEW_ENOUGH: &str =
         "import sys, venv; sys.exit(sys.version_info < (3, 10) or sys.implementation.name != 'cpython')";
     let named = env::var_os(PYTHON);

@@ -1,0 +1,103 @@
+//! The trainer for TRL, tested with the real torch, transformers, accelerate and trl, on the CPU, in an environment of its own.
+//!
+//! May touch Python, its package installers, a C compiler and the build directory.
+//!
+//! Always true: what cannot be installed is a failure, never a skipped test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::python::{self, Environment};
+use crate::{root, run};
+
+/// The set of versions that is tested. TRL's trainer is subclassed where it promises nothing, so a newer one is a change of its own.
+const PACKAGES: [&str; 10] = [
+    "torch==2.15.0",
+    "transformers==5.24.0",
+    "accelerate==1.15.0",
+    "datasets==5.2.0",
+    "trl==1.16.0",
+    "peft==0.21.2",
+    "numpy>=1.24",
+    "pytest>=8",
+    "maturin>=1.9,<2",
+    "pyright[nodejs]>=1.1.400",
+];
+
+/// What torch's wheel for Linux asks for and a CPU never uses: gigabytes.
+const LEFT_OUT: [&str; 7] = [
+    "cuda-toolkit",
+    "cuda-bindings",
+    "nvidia-cudnn-cu13",
+    "nvidia-cusparselt-cu13",
+    "nvidia-nccl-cu13",
+    "nvidia-nvshmem-cu13",
+    "triton",
+];
+
+/// The one library of CUDA that torch calls without a GPU, and so must be itself.
+const CUDA_RUNTIME: &str = "nvidia-cuda-runtime==13.2.86";
+
+/// Makes the other libraries of CUDA that torch is linked against.
+const STAND_INS: &str = include_str!("cuda_stand_ins.py");
+
+/// Builds the package, runs the tests of `rollstore.trl`, and its example. `extra` goes to pytest, alone then.
+pub(crate) fn test(extra: &[String]) -> Result<(), String> {
+    let package = root().join("python");
+    let environment = prepare(&root().join("target").join("trl-tests"))?;
+    // The profile of the tests: what they share with the library's own is built once.
+    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    run(interpreter(&environment).args(["-m", "pytest", "tests_trl"]).args(extra).current_dir(&package))?;
+    if !extra.is_empty() {
+        return Ok(());
+    }
+    run(interpreter(&environment).arg("examples/trl/quickstart.py").current_dir(&package))
+}
+
+/// Compiled modules are kept: compiling those of torch and transformers takes longer than most tests.
+fn interpreter(environment: &Environment) -> Command {
+    let mut command = environment.command("python");
+    command.env_remove("PYTHONDONTWRITEBYTECODE");
+    command
+}
+
+/// Makes the environment, or takes the one of an earlier run where the packages are still the same.
+fn prepare(dir: &Path) -> Result<Environment, String> {
+    let environment = Environment { dir: dir.to_owned() };
+    let stamp = dir.join("packages");
+    let wanted = [&PACKAGES[..], &LEFT_OUT[..], &[CUDA_RUNTIME, STAND_INS]].concat().join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(environment);
+    }
+    if dir.exists() {
+        fs::remove_dir_all(dir).map_err(|error| format!("could not remove {}: {error}", dir.display()))?;
+    }
+    run(Command::new(python::interpreter()?).args(["-m", "venv"]).arg(dir))?;
+    // pip cannot leave a dependency out; uv can.
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"];
+    run(environment.command("python").args(pip))?;
+    let left_out = dir.join("left-out.txt");
+    write(&left_out, &LEFT_OUT.map(|name| format!("{name} ; python_version < '3'")).join("\n"))?;
+    run(install(&environment).arg("--override").arg(&left_out).args(PACKAGES))?;
+    if cfg!(target_os = "linux") {
+        run(install(&environment).arg("--no-deps").arg(CUDA_RUNTIME))?;
+        let script: PathBuf = dir.join("cuda_stand_ins.py");
+        write(&script, STAND_INS)?;
+        run(environment.command("python").arg(&script))?;
+    }
+    let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
+    run(interpreter(&environment).args(["-c", check]))?;
+    write(&stamp, &wanted)?;
+    Ok(environment)
+}
+
+fn install(environment: &Environment) -> Command {
+    let mut command = environment.command("uv");
+    command.args(["pip", "install", "--quiet", "--python"]).arg(environment.program("python"));
+    command
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("could not write {}: {error}", path.display()))
+}
