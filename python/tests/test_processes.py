@@ -95,9 +95,11 @@ def test_every_way_to_end_is_quiet_and_loses_nothing(tmp_path: Path, end: str) -
         assert len(store) >= 50 and store.verify().is_sound
 
 
+# A shell that puts a job into the background makes it deaf to this signal, and so every child of it.
 LONG = """
-import sys
+import signal, sys
 import rollstore
+signal.signal(signal.SIGINT, signal.default_int_handler)
 store = rollstore.RolloutStore.open(sys.argv[1], window=8)
 try:
     print("ready", flush=True)
