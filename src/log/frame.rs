@@ -112,14 +112,10 @@ impl Frame {
         }
     }
 
-    fn arrays_offset(&self) -> u64 {
-        self.offset.saturating_add(body_start(self.brief.meta_len))
-    }
-
     /// The bytes of a column of this frame's descriptor.
     pub(crate) fn read(&self, column: &ColumnRef) -> Result<RawColumn<'_>> {
-        let start = self.arrays_offset().saturating_add(column.range.start);
-        let range = start..self.arrays_offset().saturating_add(column.range.end);
+        let range = column_range(self.offset, self.brief.meta_len, column);
+        let start = range.start;
         let bytes = match self.segment.mapped(range.clone()) {
             Some(bytes) => bytes,
             None => self.copy(column, range.clone())?,
@@ -172,8 +168,7 @@ pub(crate) fn checked_column(
         (brief.rollout, brief.lsn) == (id, lsn) && version.is_none_or(|asked| brief.ref_version == asked);
     let meta = segment.mapped(meta_range(offset, brief.meta_len)).filter(|_| is_asked_for)?;
     let (_, column) = directory::find(meta, code)?;
-    let arrays = offset.saturating_add(body_start(brief.meta_len));
-    let range = arrays.saturating_add(column.range.start)..arrays.saturating_add(column.range.end);
+    let range = column_range(offset, brief.meta_len, &column);
     let bytes = segment.mapped(range.clone()).filter(|_| segment.is_verified(range.start))?;
     Some(RawColumn { dtype: column.dtype, bytes })
 }
@@ -182,6 +177,12 @@ pub(crate) fn checked_column(
 fn checked_before(segment: &Segment, offset: u64) -> Option<FrameBrief> {
     let header = offset..offset.saturating_add(HEADER_BYTES as u64);
     FrameBrief::of_checked(segment.mapped(header).filter(|_| segment.is_verified(offset))?)
+}
+
+/// Where a column of the frame at `offset` lies in the segment.
+fn column_range(offset: u64, meta_len: u32, column: &ColumnRef) -> Range<u64> {
+    let arrays = offset.saturating_add(body_start(meta_len));
+    arrays.saturating_add(column.range.start)..arrays.saturating_add(column.range.end)
 }
 
 fn meta_range(offset: u64, meta_len: u32) -> Range<u64> {
