@@ -105,15 +105,17 @@ fn parent_of_an_orphan() {
     let store = store_in(&dir);
     let parent = std::process::id();
     let orphan_handle = store.clone();
-    let orphan = fork(|| {
+    fork(|| {
+        // Said by the orphan, not by its parent: here the fork is over, and what it lets go is gone.
+        let here = std::io::stdout().write_all(format!("\nforked {}\n", std::process::id()).as_bytes());
+        let here = here.and_then(|()| std::io::stdout().flush());
         // Ends with the test's end of the pipe, whatever becomes of the test.
         let told = std::io::stdin().lock().read_line(&mut String::new());
         let passed = told.is_ok() && refused(orphan_handle.insert(NewRollout::new(2, 1)).map(drop), parent);
         let said = if passed { "\norphan refused\n" } else { "\norphan wrote\n" };
         let told = std::io::stdout().write_all(said.as_bytes()).and_then(|()| std::io::stdout().flush());
-        u8::from(passed && told.is_ok())
+        u8::from(passed && here.is_ok() && told.is_ok())
     });
-    println!("\nforked {orphan}");
     loop {
         std::thread::park();
     }
