@@ -48,7 +48,8 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let environment = prepare(&root().join("target").join("trl-tests"))?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
-    run(interpreter(&environment).args(["-m", "pytest", "tests_trl"]).args(extra).current_dir(&package))?;
+    let all = if extra.is_empty() { &["tests_trl", "tests/test_torch.py"][..] } else { &["tests_trl"] };
+    run(interpreter(&environment).args(["-m", "pytest"]).args(all).args(extra).current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());
     }

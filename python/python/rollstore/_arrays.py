@@ -46,7 +46,7 @@ class View(np.ndarray[Any, Any]):
     def writable(self) -> npt.NDArray[Any]:
         """An array of these values, safe to write to: what is written stays in it. Shape and type of this one.
 
-        From 64 KiB on nothing is copied: the values are mapped once more, privately, and the system copies a page when it is
+        From 256 KiB on nothing is copied: the values are mapped once more, privately, and the system copies a page when it is
         written to. Smaller ones are copied, which is cheaper; and so are slices with gaps, values whose file was removed by
         compaction, and those of a store that reads copies.
         """
