@@ -112,7 +112,6 @@ fn it_outlives_view_store_and_file() -> Result<()> {
     assert_eq!(&late[..], values(LARGE, 0));
     drop(rollout);
     store.close()?;
-    drop(store);
     drop(dir);
     own[1] = 8.0;
     assert_eq!((&own[..2], &own[2..]), (&[9.0, 8.0][..], &values(LARGE, 0)[2..]));

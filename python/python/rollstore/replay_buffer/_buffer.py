@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, cast
 
@@ -20,11 +20,11 @@ import numpy as np
 from .._arrays import I64, U64, Bools, id_array
 from .._batch import Reason
 from .._plan import Plan
-from .._results import Padded, Served
+from .._results import Padded
 from .._store import RolloutStore
 from ..errors import InvalidError
 from ._state import State
-from ._table import Strategy, Table
+from ._table import Sample, Strategy, Table
 
 Stale = Literal["drop", "mask", "keep", "recompute"]
 """What becomes of a rollout that is more than ``max_staleness`` steps old: its life ends; it is served with a mask of 0, so that its
@@ -34,23 +34,6 @@ By = Literal["rollout", "group"]
 """What is drawn, and what becomes stale, as one."""
 
 NO_BOUND = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rollouts to train on. All arrays have a value for each of them, in the same order."""
-
-    ids: U64
-    group_ids: U64
-    ages: I64
-    """Steps since they were sampled; where groups are drawn, since the oldest of the group was."""
-    mask: Bools
-    """Which count in the loss: all but the stale ones under ``stale="mask"``."""
-    old_logps: Served | None
-    """Old logps, fresh, under ``stale="recompute"``."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class ReplayBuffer:
