@@ -130,9 +130,11 @@ impl Insert {
         self.ids.len()
     }
 
-    /// The row of an id.
+    /// The row of an id: the second, where it is given twice, since the first was sound.
     pub(crate) fn row_of(&self, id: RolloutId) -> Option<usize> {
-        self.ids.iter().position(|other| *other == id.get())
+        let mut rows = self.ids.iter().enumerate().filter(|(_, other)| **other == id.get()).map(|(row, _)| row);
+        let first = rows.next();
+        rows.next().or(first)
     }
 
     /// One row, as the store takes the next piece of a partial rollout.

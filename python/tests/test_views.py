@@ -127,6 +127,24 @@ def test_a_million_gets_and_drops_leak_nothing(store: RolloutStore) -> None:
     assert grown < 4 << 20, f"{grown} bytes for a million gets: a leak of 5 bytes each would show"
 
 
+def test_maps_to_write_to_are_let_go(tmp_path: Path) -> None:
+    with RolloutStore.open(tmp_path / "rollouts", window=8, reads="mapped") as store:
+        store.insert([1], 100, old_logps=logps(200_000), old_version=0)
+        view = store[1].old_logps
+
+        def maps() -> int:
+            return sum(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+        before = maps()
+        held = [view.writable() for _ in range(50)]
+        assert maps() == before + 50
+        del held
+        for _ in range(2_000):
+            view.writable()[0] = 7
+        gc.collect()
+        assert maps() == before
+
+
 def test_gathers_and_plans_leak_nothing(store: RolloutStore) -> None:
     store.insert(range(64), 100, completion_ids=tokens(*[256] * 64))
     out = np.zeros((64, 256), np.uint32)

@@ -13,12 +13,14 @@ use crate::python::{self, Environment};
 use crate::{root, run};
 
 /// The set of versions that is tested. TRL's trainer is subclassed where it promises nothing, so a newer one is a change of its own.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "torch==2.15.0",
     "transformers==5.24.0",
     "accelerate==1.15.0",
     "datasets==5.2.0",
     "peft==0.21.2",
+    // Older versions of trl import it without asking for it.
+    "requests>=2",
     "numpy>=1.24",
     "pytest>=8",
     "maturin>=1.9,<2",
