@@ -11,8 +11,8 @@ use rollstore::{CompactBudget, NewRollout, Reads, Reason, Result, RolloutId, Rol
 
 const LARGE: usize = WRITABLE_MAP_BYTES_MIN / size_of::<f32>() + 1000;
 
-fn values(len: usize, seed: usize) -> Vec<f32> {
-    (0..len).map(|at| -((at % 97 + seed) as f32) / 128.0).collect()
+fn values(len: usize, seed: u8) -> Vec<f32> {
+    (0..97).cycle().take(len).map(|at| -f32::from(at + seed) / 128.0).collect()
 }
 
 fn open(dir: &Path, reads: Reads) -> Result<RolloutStore> {
