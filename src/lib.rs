@@ -97,6 +97,7 @@ pub use store::sweep::query::{Order, Query};
 pub use store::sweep::{Sweep, SweepStatus, Swept};
 pub use store::view::Rollout;
 pub use store::weights::WeightUpdate;
+pub use store::writable::Writable;
 pub use store::{Checkpointed, Rewind, RolloutStore};
 
 /// The code in the documents runs with the documentation's tests.

@@ -86,6 +86,10 @@ pub const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
 /// a segment with 32,768 rollouts, two manifests with a large cursor each, and some retirements.
 pub const RESERVE_BYTES_DEFAULT: u64 = 8 << 20;
 
+/// Least size of values that [`crate::Rollout::writable`] maps instead of copying, in bytes. Below it a copy takes less time than
+/// the system calls of a map and the page faults of its first use, and a process has some ten thousands of maps at most.
+pub const WRITABLE_MAP_BYTES_MIN: usize = 256 << 10;
+
 /// Changed index entries that start a flush of the index, in entries, unless the options say otherwise.
 pub const INDEX_FLUSH_CHANGES_DEFAULT: usize = 50_000;
 

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use rollstore::{Error, Plan, Results, RolloutId, RolloutStore};
+use rollstore::{Column, Error, Plan, Results, RolloutId, RolloutStore, WriteBatch};
 
 use crate::arrays::{Ids, Rows, rollout_ids};
 use crate::call::detached;
 use crate::compute::Computed;
-use crate::errors::exception;
+use crate::errors::{exception, invalid};
 use crate::insert::{Held, Insert, InsertArgs};
 use crate::store::{Store, reason_of};
 
@@ -21,7 +21,8 @@ pub(crate) struct Batch {
 
 #[derive(Debug)]
 enum Operation {
-    Insert { rows: Insert, replace: bool },
+    Insert { rows: Insert, how: How },
+    Abandon(Vec<RolloutId>),
     Retire(Vec<RolloutId>, rollstore::Reason),
     RetireCreatedBefore(u64, rollstore::Reason),
     RetireVersionBefore(u64, rollstore::Reason),
@@ -30,6 +31,30 @@ enum Operation {
     Advance(u64, Option<u64>),
     AdvanceKlRef(Option<u64>),
     Cursor(Vec<u8>),
+}
+
+/// What becomes of given rows.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Insert,
+    Replace,
+    /// They begin, go on, and end in parts.
+    Begin,
+    Append,
+    Finish,
+}
+
+impl How {
+    fn of(py: Python<'_>, name: &str) -> PyResult<Self> {
+        Ok(match name {
+            "insert" => Self::Insert,
+            "replace" => Self::Replace,
+            "begin" => Self::Begin,
+            "append" => Self::Append,
+            "finish" => Self::Finish,
+            other => return Err(invalid(py, &format!("rows cannot {other:?}"))),
+        })
+    }
 }
 
 /// LSN, retired, (computed, dropped, declined) of each apply, ref version.
@@ -42,8 +67,15 @@ impl Batch {
         Self { operations: Mutex::default() }
     }
 
-    fn insert(&self, py: Python<'_>, rows: InsertArgs<'_>, replace: bool) -> PyResult<()> {
-        self.push(Operation::Insert { rows: Insert::new(py, rows)?, replace });
+    /// Takes rows in: to `insert`, `replace`, `begin`, `append` or `finish`.
+    fn insert(&self, py: Python<'_>, rows: InsertArgs<'_>, how: &str) -> PyResult<()> {
+        self.push(Operation::Insert { rows: Insert::new(py, rows)?, how: How::of(py, how)? });
+        Ok(())
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+    fn abandon_partials(&self, ids: Ids<'_>) -> PyResult<()> {
+        self.push(Operation::Abandon(rollout_ids(&ids)?));
         Ok(())
     }
 
@@ -136,17 +168,17 @@ impl From<Error> for Refused {
 fn commit<'a>(
     store: &RolloutStore,
     operations: &[Operation],
-    columns: &'a [Vec<(&'a rollstore::Column, Rows<'a>)>],
+    columns: &'a [Vec<(&'a Column, Rows<'a>)>],
 ) -> Result<Done, Refused> {
     let mut batch = store.batch();
     for (operation, columns) in operations.iter().zip(columns) {
         match operation {
-            Operation::Insert { rows, replace } => {
+            Operation::Insert { rows, how } => {
                 for row in 0..rows.len() {
-                    let put = |rollout| if *replace { batch.replace(rollout) } else { batch.insert(rollout) };
-                    rows.rollout(row, columns).and_then(put).map_err(|error| Refused { error, row: Some(row) })?;
+                    put(&mut batch, *how, rows, columns, row).map_err(|error| Refused { error, row: Some(row) })?;
                 }
             }
+            Operation::Abandon(ids) => batch.abandon_partials(ids),
             Operation::Retire(ids, reason) => batch.retire(ids, *reason),
             Operation::RetireCreatedBefore(step, reason) => batch.retire_created_before(*step, *reason),
             Operation::RetireVersionBefore(version, reason) => batch.retire_version_before(*version, *reason),
@@ -166,6 +198,25 @@ fn commit<'a>(
     let done = batch.commit()?;
     let applied = done.applied.iter().map(|applied| (applied.computed, applied.dropped, applied.declined)).collect();
     Ok((done.lsn.get(), done.retired, applied, done.ref_version))
+}
+
+fn put<'a>(
+    batch: &mut WriteBatch<'a>,
+    how: How,
+    rows: &Insert,
+    columns: &[(&Column, Rows<'a>)],
+    row: usize,
+) -> Result<(), Error> {
+    match how {
+        How::Insert => batch.insert(rows.rollout(row, columns)?),
+        How::Replace => batch.replace(rows.rollout(row, columns)?),
+        How::Begin => batch.begin_partial(rows.rollout(row, columns)?),
+        How::Finish => batch.finish(rows.rollout(row, columns)?),
+        How::Append => {
+            let (id, tokens, logps, span) = rows.piece(row, columns)?;
+            batch.append(id, tokens, logps, span)
+        }
+    }
 }
 
 fn row_of(operations: &[Operation], id: RolloutId) -> Option<usize> {

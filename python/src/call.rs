@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use rollstore::RolloutId;
 
 use crate::errors::{exception, panicked};
 
@@ -23,6 +24,18 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> rollstore
 /// Runs `work`, which cannot fail, without the interpreter lock.
 pub(crate) fn asked<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     detached(py, || Ok(work()))
+}
+
+/// As [`detached`], for a call about these ids: an exception names the row of the id that it is about.
+pub(crate) fn about<T: Send>(
+    py: Python<'_>,
+    ids: &[RolloutId],
+    work: impl FnOnce() -> rollstore::Result<T> + Send,
+) -> PyResult<T> {
+    detached(py, || Ok(work()))?.map_err(|error| {
+        let row = error.rollout().and_then(|id| ids.iter().position(|other| *other == id));
+        exception(py, &error, row)
+    })
 }
 
 /// As [`detached`], for what may take long: the calling thread looks for signals meanwhile. When a handler raises (Ctrl-C),

@@ -1,13 +1,15 @@
 //! Results on their way in, and the calls that ask a Python function for them.
 
+use std::time::Duration;
+
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use rollstore::{Budget, DType, Order, Plan, Query, Results, ServedFrom};
 
 use crate::arrays::{Ids, Rows, counts, rollout_ids};
-use crate::call::detached;
+use crate::buffers::Grown;
+use crate::call::{about, detached};
 use crate::errors::{exception, invalid};
-use crate::gather::Grown;
 use crate::store::Store;
 
 /// Results in the order of a plan: values behind each other, offsets, which rows have any, and why others failed.
@@ -68,7 +70,7 @@ impl Store {
         left: bool,
     ) -> PyResult<ServedArrays<'py>> {
         let ids = rollout_ids(&ids)?;
-        let (grown, sources) = detached(py, || {
+        let (grown, sources) = about(py, &ids, || {
             let served = self.store().get_or_compute(&ids, step, |plan| call(&function, plan))?;
             let sources: Vec<u8> = served.iter().map(|served| source(served.source())).collect();
             let rows = served.iter().map(|served| served.old_logps().unwrap_or_default());
@@ -127,20 +129,14 @@ impl Store {
 
 type Swept = (u64, u64, u64, u64, Vec<(u64, u32, bool, String)>, bool);
 
-/// Kind and amount of a budget.
+/// The limits of a budget: rollouts, tokens, seconds.
 pub(crate) type BudgetArgs = (Option<u64>, Option<u64>, Option<f64>);
 
-/// The store takes one limit; where several are given, the Python half holds the others.
-pub(crate) fn budget_of(budget: BudgetArgs) -> Budget {
-    match budget {
-        (Some(rollouts), _, _) => Budget::rollouts(rollouts),
-        (None, Some(tokens), _) => Budget::tokens(tokens),
-        (None, None, Some(seconds)) => {
-            let longest = std::time::Duration::try_from_secs_f64(seconds).unwrap_or(std::time::Duration::MAX);
-            Budget::time(longest)
-        }
-        (None, None, None) => Budget::unlimited(),
-    }
+/// All limits that are given: whichever is reached first.
+pub(crate) fn budget_of((rollouts, tokens, seconds): BudgetArgs) -> Budget {
+    let longest = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let limits = [rollouts.map(Budget::rollouts), tokens.map(Budget::tokens), seconds.map(longest).map(Budget::time)];
+    limits.into_iter().flatten().fold(Budget::unlimited(), Budget::and)
 }
 
 fn source(source: ServedFrom) -> u8 {

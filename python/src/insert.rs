@@ -1,5 +1,7 @@
 //! Rollouts on their way in: many rows, column by column, as the Python half has laid them out.
 
+use std::borrow::Cow;
+
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -38,6 +40,9 @@ type ProvenanceArgs = (String, String, bool, f32, f32, u32);
 
 /// Column, type, bytes of the values, offsets, which rows have any.
 type ColumnArgs = (String, String, Py<PyArray1<u8>>, Py<PyArray1<i64>>, Option<Py<PyArray1<bool>>>);
+
+/// Id, tokens, sampler log-probs, and the sampler's version with their number.
+type Piece<'a> = (RolloutId, Cow<'a, [u32]>, Cow<'a, [f32]>, (u64, u32));
 
 /// Rows that wait for their commit.
 #[derive(Debug)]
@@ -125,9 +130,22 @@ impl Insert {
         self.ids.len()
     }
 
-    /// The row of an id.
+    /// The row of an id: the second, where it is given twice, since the first was sound.
     pub(crate) fn row_of(&self, id: RolloutId) -> Option<usize> {
-        self.ids.iter().position(|other| *other == id.get())
+        let mut rows = self.ids.iter().enumerate().filter(|(_, other)| **other == id.get()).map(|(row, _)| row);
+        let first = rows.next();
+        rows.next().or(first)
+    }
+
+    /// One row, as the store takes the next piece of a partial rollout.
+    pub(crate) fn piece<'a>(&self, row: usize, columns: &[(&Column, Rows<'a>)]) -> Result<Piece<'a>> {
+        let of = |column: Column| columns.iter().find(|(given, _)| **given == column).map(|(_, rows)| rows);
+        let tokens = of(Column::CompletionIds).map(|rows| rows.row_as(row)).transpose()?.flatten().unwrap_or_default();
+        let logps = of(Column::SamplerLogps).map(|rows| rows.row_as(row)).transpose()?.flatten().unwrap_or_default();
+        let id = RolloutId::new(self.ids.get(row).copied().unwrap_or_default());
+        let spans = self.version_spans.as_ref().and_then(|spans| spans.get(row));
+        let span = spans.and_then(|spans| spans.first()).copied().unwrap_or_default();
+        Ok((id, tokens, logps, span))
     }
 
     /// One row, as the store takes it.

@@ -10,6 +10,7 @@
 
 mod arrays;
 mod batch;
+mod buffers;
 mod call;
 mod cli;
 mod compute;
@@ -17,8 +18,12 @@ mod errors;
 mod gather;
 mod insert;
 mod names;
+mod open;
+mod partials;
 mod plan;
+mod request;
 mod scans;
+mod stats;
 mod store;
 mod upkeep;
 mod values;

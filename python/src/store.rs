@@ -1,19 +1,16 @@
 //! The store, as Python holds it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use rollstore::{
-    Checkpointed, CompactBudget, Durability, Lsn, Reads, Reason, Retirement, Rewind, RolloutId, RolloutStore,
-};
+use pyo3::types::PyBytes;
+use rollstore::{Checkpointed, CompactBudget, Lsn, Reason, Retirement, Rewind, RolloutId, RolloutStore};
 
 use crate::arrays::{Ids, id_array, rollout_ids};
-use crate::call::{asked, detached, interruptible};
+use crate::call::{about, asked, detached, interruptible};
 use crate::compute::{BudgetArgs, budget_of};
-use crate::errors::{exception, invalid};
+use crate::errors::invalid;
 use crate::plan::Plan;
 use crate::scans::{Flags, flags};
 use crate::upkeep::{Verified, verified};
@@ -37,34 +34,17 @@ impl Drop for Store {
     }
 }
 
+impl From<RolloutStore> for Store {
+    fn from(store: RolloutStore) -> Self {
+        Self { store: Some(store) }
+    }
+}
+
 impl Store {
     /// The store itself.
     pub(crate) fn store(&self) -> &RolloutStore {
         self.store.as_ref().expect("a store is dropped with its object alone")
     }
-}
-
-/// What `Store.open` takes beside the path: a dictionary with all of these.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, each set by a name of its own")]
-struct OpenArgs {
-    window: Option<u64>,
-    max_version_lag: Option<u64>,
-    step_skew: Option<u64>,
-    step_jump_max: Option<u64>,
-    retire_after: Option<u64>,
-    segment_bytes: Option<u64>,
-    quota_bytes: Option<u64>,
-    /// Seconds; none for a Synced store.
-    max_delay: Option<f64>,
-    background_compaction: bool,
-    run_identity: Option<Vec<u8>>,
-    resume_step: Option<u64>,
-    create: bool,
-    read_only: bool,
-    reads: String,
-    recheck_always: bool,
 }
 
 /// The reason of this name.
@@ -78,37 +58,6 @@ pub(crate) fn reason_of(py: Python<'_>, name: &str) -> PyResult<Reason> {
 
 #[pymethods]
 impl Store {
-    #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, args: OpenArgs) -> PyResult<Self> {
-        let mut options = RolloutStore::options()
-            .background_compaction(args.background_compaction)
-            .create(args.create)
-            .read_only(args.read_only)
-            .recheck_always(args.recheck_always);
-        options = args.window.map_or(options.clone(), |steps| options.window(steps));
-        options = args.max_version_lag.map_or(options.clone(), |lag| options.max_version_lag(lag));
-        options = args.step_skew.map_or(options.clone(), |steps| options.step_skew(steps));
-        options = args.step_jump_max.map_or(options.clone(), |steps| options.step_jump_max(steps));
-        options = args.retire_after.map_or(options.clone(), |steps| options.retire_after(steps));
-        options = args.segment_bytes.map_or(options.clone(), |bytes| options.segment_bytes(bytes));
-        options = args.quota_bytes.map_or(options.clone(), |bytes| options.quota_bytes(bytes));
-        options = args.resume_step.map_or(options.clone(), |step| options.resume_step(step));
-        options = args.run_identity.map_or(options.clone(), |identity| options.run_identity(&identity));
-        if let Some(seconds) = args.max_delay {
-            let max_delay = Duration::try_from_secs_f64(seconds)
-                .map_err(|error| invalid(py, &format!("max_delay is {seconds} seconds: {error}")))?;
-            options = options.durability(Durability::Buffered { max_delay });
-        }
-        options = options.reads(match args.reads.as_str() {
-            "auto" => Reads::Auto,
-            "mapped" => Reads::Mapped,
-            "copied" => Reads::Copied,
-            other => return Err(invalid(py, &format!("reads is {other:?}, it must be auto, mapped or copied"))),
-        });
-        let store = interruptible(py, move || options.open(path))?;
-        Ok(Self { store: Some(store) })
-    }
-
     #[getter]
     fn path(&self) -> PathBuf {
         self.store().dir().to_owned()
@@ -157,8 +106,7 @@ impl Store {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn staleness(&self, py: Python<'_>, ids: Ids<'_>, step: u64) -> PyResult<Flags> {
         let ids = rollout_ids(&ids)?;
-        let found = detached(py, || Ok(self.store().staleness(&ids, step)))?;
-        let found = found.map_err(|error| row_error(py, &ids, &error))?;
+        let found = about(py, &ids, || self.store().staleness(&ids, step))?;
         Ok(flags(py, found.into_iter()))
     }
 
@@ -195,15 +143,13 @@ impl Store {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn plan_for(&self, py: Python<'_>, ids: Ids<'_>, step: u64) -> PyResult<Plan> {
         let ids = rollout_ids(&ids)?;
-        let plan = detached(py, || Ok(self.store().plan_for(&ids, step)))?;
-        plan.map(Plan::from).map_err(|error| row_error(py, &ids, &error))
+        about(py, &ids, || self.store().plan_for(&ids, step)).map(Plan::from)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn plan_kl_ref_for(&self, py: Python<'_>, ids: Ids<'_>, step: u64) -> PyResult<Plan> {
         let ids = rollout_ids(&ids)?;
-        let plan = detached(py, || Ok(self.store().plan_kl_ref_for(&ids, step)))?;
-        plan.map(Plan::from).map_err(|error| row_error(py, &ids, &error))
+        about(py, &ids, || self.store().plan_kl_ref_for(&ids, step)).map(Plan::from)
     }
 
     fn plan_due(&self, py: Python<'_>, step: u64, budget: BudgetArgs) -> PyResult<Plan> {
@@ -281,53 +227,4 @@ impl Store {
         let store = self.store().clone();
         interruptible(py, move || store.close())
     }
-
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
-        let stats = detached(py, || self.store().stats())?;
-        let all = PyDict::new(py);
-        let numbers = [
-            ("live", Some(stats.live)),
-            ("tokens", Some(stats.tokens)),
-            ("partials", Some(stats.partials)),
-            ("missing", Some(stats.missing)),
-            ("stale", Some(stats.stale)),
-            ("out_of_window", Some(stats.out_of_window)),
-            ("ref_version", Some(stats.ref_version)),
-            ("ref_label", stats.ref_label),
-            ("kl_ref_version", Some(stats.kl_ref_version)),
-            ("clock", stats.clock),
-            ("oldest_born_step", stats.oldest_born_step),
-            ("window", Some(stats.window)),
-            ("max_version_lag", Some(stats.max_version_lag)),
-            ("log_bytes", Some(stats.log_bytes)),
-            ("live_bytes", Some(stats.live_bytes)),
-            ("pinned_bytes", Some(stats.pinned_bytes)),
-            ("appended_bytes", Some(stats.appended_bytes)),
-            ("compacted_bytes", Some(stats.compacted_bytes)),
-            ("index_bytes", Some(stats.index_bytes)),
-            ("segments", Some(stats.segments)),
-            ("last_lsn", Some(stats.last_lsn.get())),
-            ("durable_lsn", Some(stats.durable_lsn.get())),
-            ("inserted", Some(stats.counters.inserted)),
-            ("asked", Some(stats.counters.asked)),
-            ("served", Some(stats.counters.served)),
-            ("computed", Some(stats.counters.computed)),
-            ("dropped", Some(stats.counters.dropped)),
-            ("retired_unused", Some(stats.counters.retired_unused)),
-        ];
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                all.set_item(name, number)?;
-            }
-        }
-        for (reason, count) in stats.counters.retired {
-            all.set_item(format!("retired_{}", reason.name()), count)?;
-        }
-        Ok((all, stats.warnings))
-    }
-}
-
-/// An error, with the row of the id that it is about.
-fn row_error(py: Python<'_>, ids: &[RolloutId], error: &rollstore::Error) -> PyErr {
-    exception(py, error, error.rollout().and_then(|id| ids.iter().position(|other| *other == id)))
 }

@@ -5,6 +5,7 @@
 //! Always true:
 //! - V1. An array's base is the rollout's view, which keeps the bytes where they are for as long as the array lives.
 //! - V2. An array is not writeable, and `NumPy` cannot make it so: its base is no buffer.
+//! - V3. What may be written to is memory of its own: a private map or a copy, which nobody else sees.
 
 #![expect(
     unsafe_code,
@@ -14,12 +15,13 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use numpy::ndarray::ArrayView1;
 use numpy::npyffi::{PY_ARRAY_API, npy_intp};
-use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
-use rollstore::{Column, ColumnView, DType};
+use rollstore::{Column, ColumnView, DType, Writable};
 
 use crate::call::{asked, detached};
 use crate::names;
@@ -157,9 +159,35 @@ impl Rollout {
         over(slf, ColumnView::F32(values))
     }
 
+    /// Bytes of one of this rollout's arrays in memory of their own, to be written to: mapped once more, privately, where that
+    /// is cheaper than a copy.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+    fn writable<'py>(&self, py: Python<'py>, lent: PyReadonlyArray1<'py, u8>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let lent = lent.as_slice()?;
+        over_own(py, asked(py, || self.rollout.writable(lent))?)
+    }
+
     fn __getitem__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         array(slf, &names::column(name))
     }
+}
+
+/// Memory that an array may write to, and nobody else looks into.
+#[pyclass(frozen, module = "rollstore._rollstore")]
+#[derive(Debug)]
+struct Own {
+    _bytes: Writable<u8>,
+}
+
+/// An array over memory of its own.
+fn over_own(py: Python<'_>, mut bytes: Writable<u8>) -> PyResult<Bound<'_, PyArray1<u8>>> {
+    let (first, len) = (bytes.as_mut_ptr(), bytes.len());
+    let base = Bound::new(py, Own { _bytes: bytes })?;
+    // SAFETY: `len` bytes lie at `first`, in a map or on the heap, where they stay though their owner was moved; the owner is
+    // not looked into any more, so that the array alone reads and writes them.
+    let values = unsafe { ArrayView1::from_shape_ptr(len, first) };
+    // SAFETY: the base keeps the bytes for as long as the array lives (V3).
+    Ok(unsafe { PyArray1::borrow_from_array(&values, base.into_any()) })
 }
 
 fn array<'py>(rollout: &Bound<'py, Rollout>, column: &Column) -> PyResult<Bound<'py, PyAny>> {

@@ -167,7 +167,26 @@ def test_recompute_keeps_to_its_budget_and_goes_on(store: RolloutStore) -> None:
     assert store.recompute(20, Budget(seconds=60), forward).computed == 4
     assert store.recompute(20, 4, forward) == (0, 0, 0, 0)
     with pytest.raises(rollstore.InvalidError):
-        store.recompute(20, Budget(rollouts=1, tokens=1), forward)
+        store.recompute(20, Budget(rollouts=-1), forward)
+
+
+@pytest.mark.parametrize(
+    ("budget", "fitting"),
+    [
+        (Budget(rollouts=3, tokens=100), 3),
+        (Budget(rollouts=9, tokens=10), 2),
+        (Budget(rollouts=9, tokens=100, seconds=0), 0),
+        (Budget(rollouts=3, tokens=9, seconds=60), 2),
+        (Budget(), 10),
+    ],
+)
+def test_of_several_limits_the_one_reached_first_counts(store: RolloutStore, budget: Budget, fitting: int) -> None:
+    store.insert(range(10), 0, completion_ids=tokens(*[4] * 10), old_logps=logps(*[4] * 10), old_version=0)
+    store.advance_ref_version(20)
+    assert len(store.plan_due(20, budget)) == fitting
+    assert store.sweep("all", 20, budget, forward, micro_batch=1).computed == fitting
+    store.advance_ref_version(20)
+    assert store.recompute(20, budget, forward, micro_batch=1).computed == fitting
 
 
 def test_ranks_that_agree_call_equally_often(store: RolloutStore) -> None:

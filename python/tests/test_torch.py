@@ -5,7 +5,9 @@ Method: needs torch, which the package does not: skipped without it.
 
 from __future__ import annotations
 
+import gc
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,45 @@ def test_a_write_into_a_tensor_stays_in_it(store: RolloutStore) -> None:
         assert (tensor == 7).all()
     assert view.tolist() == store[1].old_logps.tolist() == before
     assert store.verify().is_sound
+
+
+def test_a_large_tensor_is_no_copy_and_outlives_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts"
+    values = logps(1 << 20)
+    with RolloutStore.open(path, window=8, background_compaction=False, reads="mapped") as store:
+        store.insert([1], 100, old_logps=values, old_version=0)
+        store.insert([2], 100, columns={"routing": [torch.ones(1 << 20, dtype=torch.bfloat16)]})
+        files = {file: file.read_bytes() for file in path.glob("*.log")}
+        view, routing = store[1].old_logps, store[2]["routing"]
+        tensors = [view.torch(), view.torch(), view[1000:].torch(), torch.from_dlpack(view)]
+        for tensor in [*tensors, routing.torch()]:
+            assert is_private(path, tensor.data_ptr()), "its memory is the file's, mapped for it alone"
+        for number, tensor in enumerate(tensors):
+            tensor.fill_(number)
+        assert [tensor.unique().tolist() for tensor in tensors] == [[0], [1], [2], [3]], "none sees the others' writes"
+        tensors[0].requires_grad_().sum().backward()
+        np.testing.assert_array_equal(view, values[0])
+        np.testing.assert_array_equal(store[1].old_logps, values[0])
+        assert {file: file.read_bytes() for file in files} == files and store.verify().is_sound
+        store.retire([1, 2])
+        store.insert([3], 100)
+        store.compact()
+        late = view.torch()
+        assert not is_private(path, late.data_ptr()), "its file was removed: a copy"
+        np.testing.assert_array_equal(late, values[0])
+    del view, store
+    gc.collect()
+    tensors[1].add_(1)
+    assert tensors[1].unique().tolist() == [2]
+
+
+def is_private(path: Path, address: int) -> bool:
+    """Whether the address lies in a private, writable map of a file of the store."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(number, 16) for number in line.split()[0].split("-"))
+        if begin <= address < end:
+            return line.split()[1] == "rw-p" and f"{path}/" in line
+    return False
 
 
 def test_bfloat16_is_torchs_own(store: RolloutStore) -> None:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import gc
 import pickle
+import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import rollstore
 from conftest import logps, tokens
 from rollstore import RolloutStore, View
+
+MODES: tuple[Literal["mapped", "copied"], ...] = ("mapped", "copied")
 
 
 def test_a_view_is_no_copy_and_read_only(store: RolloutStore) -> None:
@@ -39,6 +43,37 @@ def test_what_takes_over_a_view_writes_into_a_copy(store: RolloutStore, tmp_path
     taken[:] = 7
     assert view.tolist() == store[1].old_logps.tolist() == before
     assert rollstore.verify(tmp_path / "rollouts").is_sound
+
+
+def test_a_write_stays_in_what_was_asked_for_to_be_written(tmp_path: Path) -> None:
+    values = [*logps(100), *logps(200_000)]
+    for reads in MODES:
+        with RolloutStore.open(tmp_path / reads, window=8, reads=reads) as store:
+            store.insert([1, 2], 100, old_logps=values, old_version=0)
+            for id in (1, 2):
+                view = store[id].old_logps
+                for own in (view.writable(), view[3:].writable(), view[::2].writable(), view[:0].writable()):
+                    assert own.flags.writeable and type(own) is np.ndarray
+                    own[:] = 7
+                    assert (own == 7).all()
+                np.testing.assert_array_equal(view, values[id - 1])
+                np.testing.assert_array_equal(view[::2].writable(), view[::2])
+                np.testing.assert_array_equal(store[id].old_logps, values[id - 1])
+            assert store.verify().is_sound
+
+
+def test_what_was_written_to_outlives_everything(tmp_path: Path) -> None:
+    store = RolloutStore.open(tmp_path / "rollouts", window=8)
+    store.insert([1], 100, old_logps=logps(200_000), old_version=0)
+    own = store[1].old_logps.writable()
+    own[0] = 7
+    store.close()
+    shutil.rmtree(tmp_path / "rollouts")
+    del store
+    gc.collect()
+    own[1] = 8
+    assert own[:2].tolist() == [7, 8]
+    np.testing.assert_array_equal(own[2:], logps(200_000)[0][2:])
 
 
 def test_a_view_outlives_store_and_rollout(tmp_path: Path) -> None:
@@ -90,6 +125,24 @@ def test_a_million_gets_and_drops_leak_nothing(store: RolloutStore) -> None:
     gc.collect()
     grown = resident_bytes() - before
     assert grown < 4 << 20, f"{grown} bytes for a million gets: a leak of 5 bytes each would show"
+
+
+def test_maps_to_write_to_are_let_go(tmp_path: Path) -> None:
+    with RolloutStore.open(tmp_path / "rollouts", window=8, reads="mapped") as store:
+        store.insert([1], 100, old_logps=logps(200_000), old_version=0)
+        view = store[1].old_logps
+
+        def maps() -> int:
+            return sum(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+        before = maps()
+        held = [view.writable() for _ in range(50)]
+        assert maps() == before + 50
+        del held
+        for _ in range(2_000):
+            view.writable()[0] = 7
+        gc.collect()
+        assert maps() == before
 
 
 def test_gathers_and_plans_leak_nothing(store: RolloutStore) -> None:

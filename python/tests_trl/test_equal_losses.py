@@ -49,3 +49,14 @@ def test_losses_are_those_of_trl_bit_for_bit_with_fewer_forwards(setting: tuple[
 
     assert stock.old_forwards == STOCK.get(setting, 0)
     assert stored.old_forwards == stored.old_logps_forwards <= SETTINGS[setting]
+
+
+def test_trl_scores_every_micro_step_of_an_epoch_that_ends_within_an_optimizer_step(tmp_path: Path) -> None:
+    # 28 micro-steps an epoch: its last optimizer step takes 3 of them instead of 5, and 12 steps take 56 instead of 60.
+    forwards = {}
+    for kind in (tiny.Stock, tiny.Stored):
+        run = tiny.trainer(kind, tmp_path / kind.__name__, steps=STEPS, setting=(5, 4, 1), questions=28)
+        run.train()
+        forwards[kind], losses = run.old_forwards, run.losses
+        assert len(losses) == 56
+    assert forwards[tiny.Stock] == 56 and forwards[tiny.Stored] <= 18

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import trl
 from transformers import TrainerCallback
 from trl.trainer.callbacks import SyncRefModelCallback
 
 SETTING = (2, 4, 2)
 SAVED, STEPS = 3, 8
+CORRECTS_NAN = tuple(map(int, trl.__version__.split(".")[:2])) >= (1, 16)
+"""Before, TRL's correction makes the loss NaN where the sampler reported none."""
 
 
 def sampler(prompts: list[str], trainer: Any) -> dict[str, Any]:
@@ -26,8 +29,9 @@ def sampler(prompts: list[str], trainer: Any) -> dict[str, Any]:
     tokens = tiny.tokenizer()
     completions = [torch.randint(3, 13, (int(n),), generator=draw).tolist() for n in torch.randint(1, 9, (len(prompts),), generator=draw)]
     logps = [(-torch.rand(len(completion), generator=draw)).tolist() for completion in completions]
-    for row in logps[::3]:
-        row[-1] = float("nan")
+    if CORRECTS_NAN or not trainer.use_vllm:
+        for row in logps[::3]:
+            row[-1] = float("nan")
     return {"prompt_ids": tokens(prompts)["input_ids"], "completion_ids": completions, "logprobs": logps}
 
 
@@ -94,6 +98,7 @@ def run(kind: type[Any], out: Path, options: Any, **more: Any) -> Any:
             tiny.model().save_pretrained(folder)
         given["model"] = str(folder)
         given["config"] = given["config"] | {"model_init_kwargs": {"dtype": "float32"}}
+    torch.manual_seed(tiny.SEED)  # adapters are made of it
     return tiny.trainer(kind, out, steps=STEPS, setting=SETTING, **{**given, **more})
 
 
@@ -120,6 +125,9 @@ def test_it_trains_as_trl_and_restores_the_batch_in_use_bit_for_bit(name: str, t
         assert was.keys() == now.keys()
         for key, value in was.items():
             assert now[key].dtype == value.dtype and now[key].shape == value.shape, key
+            if key.endswith("per_token_logps") and name != "truncated":
+                # Older TRL leaves there what the model says of padding; no loss looks at it, and the store does not keep it.
+                value = torch.where(was["completion_mask"].bool(), value, 0.0)
             assert _bits(now[key]) == _bits(value), key
     if name == "sampler":
         assert any(torch.isnan(batch["sampling_per_token_logps"]).any() for batch in batches)

@@ -16,17 +16,21 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+
+use super::private::{Identity, Private};
 
 /// A read-only map of a file. It may reach beyond the file's end: what lies there cannot be reached through it.
 ///
 /// The map keeps the file's bytes alive after the file was closed and after its name was removed.
 #[derive(Debug)]
 pub struct Map {
-    map: MmapRaw,
+    memory: MmapRaw,
+    file: Identity,
     published_bytes: AtomicU64,
 }
 
@@ -34,14 +38,14 @@ impl Map {
     /// Maps the first `capacity_bytes` of a file, of which nothing is published yet.
     pub(super) fn of(file: &File, capacity_bytes: u64) -> io::Result<Self> {
         let len = usize::try_from(capacity_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let map = MmapOptions::new().len(len).map_raw_read_only(file)?;
-        Ok(Self { map, published_bytes: AtomicU64::new(0) })
+        let memory = MmapOptions::new().len(len).map_raw_read_only(file)?;
+        Ok(Self { memory, file: Identity::of(file)?, published_bytes: AtomicU64::new(0) })
     }
 
     /// Bytes that the map can hold in all.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         // Lossless: no supported machine has addresses of more than 64 bits.
-        self.map.len() as u64
+        self.memory.len() as u64
     }
 
     /// Lets readers reach the bytes below `len_bytes`. A smaller length than before changes nothing, and one beyond the
@@ -58,11 +62,21 @@ impl Map {
         let (start, len) = self.published(&range)?;
         // SAFETY: in bounds because start <= start + len <= the published length <= the map's length (`published`, M1),
         // and one map is one allocation.
-        let first = unsafe { self.map.as_ptr().add(start) };
+        let first = unsafe { self.memory.as_ptr().add(start) };
         // SAFETY: aligned because u8 is; in bounds and non-null because `first` starts `len` bytes of a live map; valid
         // because published bytes lie below the file's end; unchanged because published bytes are never written again
         // (M2); borrowed from `self`, so the map outlives the slice.
         Some(unsafe { slice::from_raw_parts(first, len) })
+    }
+
+    /// A private map of bytes that this map lent, which may be written to. `path` is the name that the file was opened by:
+    /// `None` where that is no longer this file, or it cannot be mapped, or the bytes are others or none at all.
+    pub(crate) fn private(&self, path: &Path, lent: &[u8]) -> Option<Private> {
+        let start = lent.as_ptr().addr().checked_sub(self.memory.as_ptr().addr())?;
+        let end = start.checked_add(lent.len()).filter(|end| *end > start)?;
+        // Published bytes are never written again (M2), and lie below the file's end.
+        self.get(start as u64..end as u64)?;
+        Private::of(path, self.file, start..end)
     }
 
     /// Asks the processor for the cache lines of a published range that begins at a multiple of 64, so that reads that come
@@ -85,7 +99,7 @@ impl Map {
                 format!("bytes {} to {} of the map are not published", range.start, range.end),
             ));
         };
-        if len == 0 { Ok(()) } else { populate_pages(&self.map, start, len) }
+        if len == 0 { Ok(()) } else { populate_pages(&self.memory, start, len) }
     }
 
     /// Start and length of a range that lies below the published length.

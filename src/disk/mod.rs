@@ -17,6 +17,7 @@ pub mod aligned;
 pub mod counting;
 pub mod map;
 pub mod os;
+pub(crate) mod private;
 #[cfg(feature = "sim")]
 mod recorder;
 #[cfg(feature = "sim")]

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::disk::aligned::AlignedBuf;
+use crate::disk::private::Private;
 use crate::error::Result;
 use crate::format::dtype::DType;
 use crate::format::frame::{FrameBrief, FrameHeader, HEADER_BYTES, body_start};
@@ -103,6 +104,11 @@ impl Frame {
     /// The array of a column, by the descriptor's directory alone.
     pub(crate) fn column(&self, code: ColumnCode) -> Option<ColumnRef> {
         directory::find(self.meta_bytes(), code).map(|(_, column)| column)
+    }
+
+    /// A private map of bytes that this frame's segment lent; `None` where it cannot be had.
+    pub(crate) fn private(&self, lent: &[u8]) -> Option<Private> {
+        self.segment.private(lent)
     }
 
     fn meta_bytes(&self) -> &[u8] {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::disk::aligned::AlignedBuf;
 use crate::disk::map::Map;
+use crate::disk::private::Private;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::fault::Fault;
@@ -129,6 +130,11 @@ impl Segment {
     /// The mapped bytes of a range; `None` where reads copy.
     pub(crate) fn mapped(&self, range: Range<u64>) -> Option<&[u8]> {
         self.map.as_ref()?.get(range)
+    }
+
+    /// A private map of bytes that this segment lent; `None` where it cannot be had. See [`Map::private`].
+    pub(crate) fn private(&self, lent: &[u8]) -> Option<Private> {
+        self.map.as_ref()?.private(&self.path, lent)
     }
 
     /// Asks for the pages of a range, so that a failing disk is an error and not a signal, unless this process checked the

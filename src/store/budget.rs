@@ -38,6 +38,24 @@ impl Budget {
         Self { rollouts: u64::MAX, tokens: u64::MAX, time: None }
     }
 
+    /// Both limits: whichever is reached first.
+    ///
+    /// # How do I bound both work and time?
+    /// ```
+    /// use std::time::Duration;
+    /// use rollstore::Budget;
+    /// let budget = Budget::tokens(1 << 20).and(Budget::time(Duration::from_secs(2)));
+    /// assert_eq!(budget.and(Budget::tokens(1 << 10)), budget.and(Budget::tokens(1 << 10)).and(budget), "the smaller one counts");
+    /// ```
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rollouts: self.rollouts.min(other.rollouts),
+            tokens: self.tokens.min(other.tokens),
+            time: self.time.into_iter().chain(other.time).min(),
+        }
+    }
+
     /// How many of the rollouts with these token counts fit, in order.
     pub(crate) fn fitting(self, token_counts: impl IntoIterator<Item = u32>) -> usize {
         let mut meter = Meter::new(self);
@@ -115,5 +133,15 @@ mod tests {
         assert_eq!(Budget::tokens(10).fitting([4, 7, 1]), 1, "a later one that fits is not taken out of order");
         assert_eq!(Budget::rollouts(2).fitting([1, 1, 1]), 2);
         assert_eq!(Budget::unlimited().fitting([1; 5]), 5);
+    }
+
+    #[test]
+    fn of_several_limits_the_one_reached_first_counts() {
+        let both = Budget::rollouts(3).and(Budget::tokens(10));
+        assert_eq!(both.fitting([1; 9]), 3, "rollouts");
+        assert_eq!(both.fitting([6; 9]), 1, "tokens");
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(2));
+        assert_eq!(Budget::time(long).and(both).and(Budget::time(short)), both.and(Budget::time(short)));
+        assert_eq!(both.and(Budget::unlimited()), both);
     }
 }

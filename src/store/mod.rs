@@ -48,6 +48,7 @@ mod usage;
 pub(crate) mod view;
 mod waker;
 pub(crate) mod weights;
+pub(crate) mod writable;
 mod writer;
 
 use std::panic::{self, AssertUnwindSafe};

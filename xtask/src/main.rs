@@ -27,13 +27,13 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
 test  Runs every test: units, suites, documentation examples, the programs in examples/, and the Python package's tests.
       ROLLSTORE_TEST_SCALE=N makes the long suites N times as long (default 1).
 test-python
-      Builds the Python package, runs its tests and examples, and checks its types, in an environment of its own under
-      target/. It takes CPython 3.10 or newer (ROLLSTORE_PYTHON names another than python3), and fails without one unless
+      Builds the Python package and its wheel, runs its tests and examples, and checks its types, in an environment of its
+      own under target/. It takes CPython 3.10 or newer (ROLLSTORE_PYTHON names another than python3), and fails without one unless
       ROLLSTORE_NO_PYTHON=1.
 test-trl
       Builds the Python package and tests its trainer for TRL with the real torch, transformers, accelerate and trl, on the CPU,
       in another environment under target/: about 600 MB are installed once. It fails where it cannot install; on Linux
-      it takes a C compiler and readelf, too.
+      it takes a C compiler and readelf, too. ROLLSTORE_TRL names another version of trl than the one that is known to do.
 bench-python
       Builds the Python package as it is released and prints what its calls cost, as ratios.
 soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and

@@ -16,6 +16,9 @@ const NO_PYTHON: &str = "ROLLSTORE_NO_PYTHON";
 /// The variable that names the interpreter to use.
 const PYTHON: &str = "ROLLSTORE_PYTHON";
 
+/// The variable that tells the tests where the wheel is that they install.
+const WHEEL: &str = "ROLLSTORE_WHEEL";
+
 /// What the tests need beside the package.
 const PACKAGES: [&str; 6] =
     ["maturin>=1.9,<2", "numpy>=1.24", "pytest>=8", "ml_dtypes>=0.4", "pyarrow>=14", "pyright[nodejs]>=1.1.400"];
@@ -30,16 +33,31 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
-    run(environment.command("python").args(["-m", "pytest"]).args(extra).current_dir(&package))?;
+    let wheel = wheel(&environment, &package)?;
+    let mut tests = environment.command("python");
+    tests.env(WHEEL, wheel).args(["-m", "pytest"]).args(extra);
+    run(tests.current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());
     }
-    for example in examples(&package.join("examples"))? {
+    for example in files(&package.join("examples"), "py")? {
         run(environment.command("python").arg(&example).current_dir(&package))?;
     }
     let mut types = environment.command("pyright");
     types.arg("--pythonpath").arg(environment.program("python"));
     run(types.current_dir(&package))
+}
+
+/// Builds a wheel, and returns its path.
+fn wheel(environment: &Environment, package: &Path) -> Result<PathBuf, String> {
+    let dir = environment.dir.join("wheels");
+    if dir.exists() {
+        fs::remove_dir_all(&dir).map_err(|error| format!("could not remove {}: {error}", dir.display()))?;
+    }
+    let mut build = environment.command("maturin");
+    build.args(["build", "--profile", "dev", "--interpreter"]).arg(environment.program("python"));
+    run(build.arg("--out").arg(&dir).current_dir(package))?;
+    files(&dir, "whl")?.pop().ok_or_else(|| format!("there is no wheel in {}", dir.display()))
 }
 
 /// Builds the package as it is released, and prints what its calls cost as ratios.
@@ -109,13 +127,13 @@ pub(crate) fn interpreter() -> Result<OsString, String> {
     })
 }
 
-/// The programs in a folder, in order.
-fn examples(folder: &Path) -> Result<Vec<PathBuf>, String> {
+/// The files of this kind in a folder, in order.
+fn files(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("could not list {}: {error}", folder.display());
     let mut found = Vec::new();
     for entry in folder.read_dir().map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "py") {
+        if path.extension().is_some_and(|extension| extension == kind) {
             found.push(path);
         }
     }

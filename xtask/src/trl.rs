@@ -4,6 +4,7 @@
 //!
 //! Always true: what cannot be installed is a failure, never a skipped test.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,13 +18,20 @@ const PACKAGES: [&str; 10] = [
     "transformers==5.24.0",
     "accelerate==1.15.0",
     "datasets==5.2.0",
-    "trl==1.16.0",
     "peft==0.21.2",
+    // Older versions of trl import it without asking for it.
+    "requests>=2",
     "numpy>=1.24",
     "pytest>=8",
     "maturin>=1.9,<2",
     "pyright[nodejs]>=1.1.400",
 ];
+
+/// The version of trl that is tested where none is named.
+const TRL_TESTED: &str = "1.16.0";
+
+/// The variable that names another version of trl to test.
+const TRL: &str = "ROLLSTORE_TRL";
 
 /// What torch's wheel for Linux asks for and a CPU never uses: gigabytes.
 const LEFT_OUT: [&str; 7] = [
@@ -45,14 +53,21 @@ const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 /// Builds the package, runs the tests of `rollstore.trl`, and its example. `extra` goes to pytest, alone then.
 pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let package = root().join("python");
-    let environment = prepare(&root().join("target").join("trl-tests"))?;
+    let environment = match env::var(TRL) {
+        Ok(version) => prepare(&root().join("target").join(format!("trl-{version}-tests")), &version)?,
+        Err(_) => prepare(&root().join("target").join("trl-tests"), TRL_TESTED)?,
+    };
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
-    run(interpreter(&environment).args(["-m", "pytest", "tests_trl"]).args(extra).current_dir(&package))?;
+    let all = if extra.is_empty() { &["tests_trl", "tests/test_torch.py"][..] } else { &["tests_trl"] };
+    run(interpreter(&environment).args(["-m", "pytest"]).args(all).args(extra).current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());
     }
-    run(interpreter(&environment).arg("examples/trl/quickstart.py").current_dir(&package))
+    run(interpreter(&environment).arg("examples/trl/quickstart.py").current_dir(&package))?;
+    let mut types = environment.command("pyright");
+    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "examples/trl"]);
+    run(types.current_dir(&package))
 }
 
 /// Compiled modules are kept: compiling those of torch and transformers takes longer than most tests.
@@ -63,10 +78,11 @@ fn interpreter(environment: &Environment) -> Command {
 }
 
 /// Makes the environment, or takes the one of an earlier run where the packages are still the same.
-fn prepare(dir: &Path) -> Result<Environment, String> {
+fn prepare(dir: &Path, trl: &str) -> Result<Environment, String> {
     let environment = Environment { dir: dir.to_owned() };
     let stamp = dir.join("packages");
-    let wanted = [&PACKAGES[..], &LEFT_OUT[..], &[CUDA_RUNTIME, STAND_INS]].concat().join("\n");
+    let trl = format!("trl=={trl}");
+    let wanted = [&PACKAGES[..], &LEFT_OUT[..], &[&trl, CUDA_RUNTIME, STAND_INS]].concat().join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(environment);
     }
@@ -79,7 +95,7 @@ fn prepare(dir: &Path) -> Result<Environment, String> {
     run(environment.command("python").args(pip))?;
     let left_out = dir.join("left-out.txt");
     write(&left_out, &LEFT_OUT.map(|name| format!("{name} ; python_version < '3'")).join("\n"))?;
-    run(install(&environment).arg("--override").arg(&left_out).args(PACKAGES))?;
+    run(install(&environment).arg("--override").arg(&left_out).args(PACKAGES).arg(&trl))?;
     if cfg!(target_os = "linux") {
         run(install(&environment).arg("--no-deps").arg(CUDA_RUNTIME))?;
         let script: PathBuf = dir.join("cuda_stand_ins.py");

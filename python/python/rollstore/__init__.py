@@ -20,7 +20,9 @@ Start with :class:`RolloutStore`. Exceptions are in :mod:`rollstore.errors`.
 """
 
 from ._arrays import View
-from ._batch import Batch, Committed, Provenance, Reason
+from ._batch import Batch, Committed, Reason
+from ._insert import Provenance
+from ._partials import OpenPartial, Partial
 from ._plan import Applied, Budget, Plan
 from ._results import (
     Compacted,
@@ -35,7 +37,9 @@ from ._results import (
     Verification,
 )
 from ._rollstore import Rollout, column_name, id_from_key
-from ._store import RolloutStore, WeightUpdate, verify
+from ._store import RolloutStore
+from ._upkeep import verify
+from ._weights import WeightUpdate
 from .errors import (
     DamagedError,
     DTypeError,
@@ -71,7 +75,9 @@ __all__ = [
     "InvalidError",
     "LockedError",
     "NotFoundError",
+    "OpenPartial",
     "Padded",
+    "Partial",
     "Plan",
     "PoisonedError",
     "Provenance",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from . import _rollstore as native
 from .errors import DTypeError, InvalidError
 
 if TYPE_CHECKING:
@@ -38,32 +39,53 @@ class View(np.ndarray[Any, Any]):
     """A read-only array that lies in the store's files: no copy was made.
 
     It keeps its segment mapped for as long as it, or a slice of it, lives: after the store is closed, and after compaction
-    removed the file. :meth:`torch` and DLPack give copies, since torch would write through a read-only array.
+    removed the file. Who wants to write takes :meth:`writable` or :meth:`torch`: never ``torch.from_numpy``, since torch writes
+    through a read-only array.
     """
 
+    def writable(self) -> npt.NDArray[Any]:
+        """An array of these values, safe to write to: what is written stays in it. Shape and type of this one.
+
+        From 256 KiB on nothing is copied: the values are mapped once more, privately, and the system copies a page when it is
+        written to. Smaller ones are copied, which is cheaper; and so are slices with gaps, values whose file was removed by
+        compaction, and those of a store that reads copies.
+        """
+        return writable(self)
+
     def torch(self) -> torch.Tensor:  # pyright: ignore[reportUnknownParameterType]
-        """A tensor of these values, safe to write to: what is written stays in the tensor. bfloat16 becomes torch's own."""
+        """A tensor over :meth:`writable`, without a warning. bfloat16 becomes torch's own."""
         return to_torch(self)  # pyright: ignore[reportUnknownVariableType]
 
     def __dlpack__(self, **options: Any) -> Any:
         # Who takes an array over by DLPack may forget that it is read-only, and a write into a read-only map ends the process.
-        return np.array(self, copy=True).view(np.ndarray).__dlpack__(**options)  # pyright: ignore[reportUnknownMemberType]
+        return writable(self).__dlpack__(**options)  # pyright: ignore[reportUnknownMemberType]
 
     def __reduce__(self) -> Any:
         # In another process there is no map to look into.
         return np.array(self, copy=True).view(np.ndarray).__reduce__()
 
 
-def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:  # pyright: ignore[reportUnknownParameterType]
-    """A tensor with a copy of an array's values."""
+def writable(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of a view, or of a slice of one, in memory that nobody else sees."""
+    owner: Any = view
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if not isinstance(owner, native.Rollout) or not view.flags.c_contiguous or not view.size:
+        return np.array(view, copy=True, subok=False)
+    own = owner.writable(view.view(np.ndarray).reshape(-1).view(np.uint8))
+    return own.view(view.dtype).reshape(view.shape)
+
+
+def to_torch(view: npt.NDArray[Any]) -> torch.Tensor:  # pyright: ignore[reportUnknownParameterType]
+    """A tensor of a view's values, in memory that nobody else sees."""
     import torch as torch_module  # pyright: ignore[reportMissingImports]
 
     torch: Any = torch_module
-    copy = np.array(array, copy=True, subok=False)
-    if copy.dtype == bfloat16:
+    own = writable(view)
+    if own.dtype == bfloat16:
         # Without ml_dtypes bfloat16 lies in uint16, which is no type of the store's: nothing else does.
-        return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(copy)
+        return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(own)
 
 
 class Rows(NamedTuple):

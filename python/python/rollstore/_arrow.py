@@ -9,13 +9,13 @@ import numpy as np
 
 from . import _rollstore as native
 from ._arrays import U64
-from ._batch import WELL_KNOWN
+from ._insert import WELL_KNOWN
 
 if TYPE_CHECKING:
-    from ._store import RolloutStore
+    from ._reading import Reading
 
 
-def table(store: RolloutStore, ids: U64, columns: Sequence[str] | None) -> Any:
+def table(store: Reading, ids: U64, columns: Sequence[str] | None) -> Any:
     """One row for each rollout."""
     import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs, reportMissingImports]
 

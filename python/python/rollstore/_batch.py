@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _rollstore as native
-from ._arrays import I64, Bools, Rows, id_array, kept_of, number_array, rows_of
+from ._arrays import id_array
+from ._insert import Columns, insert_args, piece_args
+from ._opened import Opened
 from ._plan import Applied, Plan, computed_of
-from .errors import InvalidError
 
 if TYPE_CHECKING:
-    from ._store import RolloutStore
+    from typing_extensions import Unpack
 
 Reason = Literal["trained", "stale", "superseded", "evicted", "rewound", "other"]
 """Why a rollout's life ended; ``stats()`` counts each."""
-
-WELL_KNOWN = {
-    "prompt_ids": "uint32",
-    "completion_ids": "uint32",
-    "loss_mask": "uint8",
-    "old_logps": "float32",
-    "sampler_logps": "float32",
-    "kl_ref_logps": "float32",
-}
-"""The well-known columns and their types."""
-
-
-class Provenance(NamedTuple):
-    """How a log-prob column was made. Raw and processed log-probs of one token differ, so that asking for one and getting the
-    other is an error."""
-
-    engine: str
-    """The engine that computed them, for example ``"vllm 0.11"``."""
-    kind: Literal["raw", "processed"] = "raw"
-    """``"raw"`` for ``log_softmax(logits)``, ``"processed"`` after temperature, top-p or top-k."""
-    temperature: float = 1.0
-    top_p: float = 1.0
-    """Nucleus mass; 1 where it was off."""
-    top_k: int = 0
-    """Number of candidates kept; 0 where it was off."""
-
 
 class Committed(NamedTuple):
     """What a committed batch did."""
@@ -71,81 +43,32 @@ class Batch:
         batch.committed.retired
     """
 
-    def __init__(self, store: RolloutStore) -> None:
+    def __init__(self, store: Opened) -> None:
         self._store = store
         self._batch = native.Batch()
         self.committed: Committed | None = None
         """What the commit did, once it has."""
 
-    def insert(
-        self,
-        ids: Any,
-        created_step: Any,
-        *,
-        completion_ids: Any = None,
-        prompt_ids: Any = None,
-        old_logps: Any = None,
-        old_version: Any = None,
-        sampler_logps: Any = None,
-        kl_ref_logps: Any = None,
-        kl_ref_version: Any = None,
-        loss_mask: Any = None,
-        group_ids: Any = None,
-        rewards: Any = None,
-        advantages: Any = None,
-        columns: Mapping[str, Any] | None = None,
-        lengths: Any = None,
-        prompt_lengths: Any = None,
-        column_lengths: Mapping[str, Any] | None = None,
-        metadata: Sequence[bytes] | None = None,
-        version_spans: Sequence[Sequence[tuple[int, int]]] | None = None,
-        provenance: Mapping[str, Provenance] | None = None,
-        replace: bool = False,
-    ) -> None:
+    def insert(self, ids: Any, created_step: Any, *, replace: bool = False, **columns: Unpack[Columns]) -> None:
         """Inserts rollouts; see :meth:`RolloutStore.insert`."""
-        keys = list(ids) if _are_keys(ids) else None
-        numbers = id_array(ids)
-        count = len(numbers)
-        given: dict[str, Any] = {
-            "completion_ids": completion_ids,
-            "prompt_ids": prompt_ids,
-            "old_logps": old_logps,
-            "sampler_logps": sampler_logps,
-            "kl_ref_logps": kl_ref_logps,
-            "loss_mask": loss_mask,
-        }
-        for name, values in (columns or {}).items():
-            ours = native.column_name(name)
-            if given.get(ours) is not None:
-                raise InvalidError(f"column {ours} is given twice" + (f", as {name} too" if ours != name else ""))
-            given[ours] = values
-        rows = _rows(given, count, lengths, prompt_lengths, column_lengths or {})
-        self._batch.insert(
-            {
-                "ids": numbers,
-                "keys": keys,
-                "created_steps": number_array(created_step, count, "uint64", "created_step"),
-                "group_ids": None if group_ids is None else number_array(group_ids, count, "uint64", "group_ids"),
-                "rewards": None if rewards is None else number_array(rewards, count, "float32", "rewards"),
-                "advantages": None if advantages is None else number_array(advantages, count, "float32", "advantages"),
-                "old_versions": None if old_version is None else number_array(old_version, count, "uint64", "old_version"),
-                "kl_ref_versions": None
-                if kl_ref_version is None
-                else number_array(kl_ref_version, count, "uint64", "kl_ref_version"),
-                "metadata": None if metadata is None else _each(metadata, count, "metadata"),
-                "version_spans": None
-                if version_spans is None
-                else [list(spans) for spans in _each(version_spans, count, "version_spans")],
-                "provenance": [
-                    (native.column_name(name), made.engine, made.kind == "processed", made.temperature, made.top_p, made.top_k)
-                    for name, made in (provenance or {}).items()
-                ],
-                "columns": [
-                    (name, column.dtype, column.as_bytes(), column.offsets, column.present) for name, column in rows.items()
-                ],
-            },
-            replace,
-        )
+        self._batch.insert(insert_args(ids, created_step, columns), "replace" if replace else "insert")
+
+    def begin_partial(self, ids: Any, created_step: Any, **columns: Unpack[Columns]) -> None:
+        """Begins rollouts that are generated in parts; see :meth:`RolloutStore.begin_partial`."""
+        self._batch.insert(insert_args(ids, created_step, columns), "begin")
+
+    def append(self, ids: Any, completion_ids: Any, sampler_logps: Any, version: Any, *, lengths: Any = None) -> None:
+        """Appends what the sampler made to partial rollouts; see :meth:`RolloutStore.append`."""
+        self._batch.insert(piece_args(ids, completion_ids, sampler_logps, version, lengths), "append")
+
+    def finish(self, ids: Any, created_step: Any, **columns: Unpack[Columns]) -> None:
+        """Makes partial rollouts rollouts; see :meth:`RolloutStore.finish`. Pieces of this batch are not there yet: give the
+        last tokens to this call."""
+        self._batch.insert(insert_args(ids, created_step, columns), "finish")
+
+    def abandon_partials(self, ids: Any) -> None:
+        """Gives partial rollouts up; other ids are passed over."""
+        self._batch.abandon_partials(id_array(ids))
 
     def retire(self, ids: Any, reason: Reason = "trained") -> None:
         """Ends rollouts. Ids that are not live are passed over; :attr:`Committed.retired` says how many were."""
@@ -198,49 +121,3 @@ class Batch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             self.commit()
-
-
-def _are_keys(ids: Any) -> bool:
-    return isinstance(ids, (list, tuple)) and bool(cast("Sequence[Any]", ids)) and isinstance(ids[0], str)
-
-
-def _each(values: Sequence[Any], count: int, what: str) -> list[Any]:
-    if len(values) != count:
-        raise InvalidError(f"{what} has {len(values)} entries, there are {count} rows")
-    return list(values)
-
-
-def _rows(
-    given: dict[str, Any], count: int, lengths: Any, prompt_lengths: Any, column_lengths: Mapping[str, Any]
-) -> dict[str, Rows]:
-    """The rows of each column that is given."""
-    kept: I64 | Bools | None = None if lengths is None else kept_of(lengths, count, "lengths")
-    prompt_kept: I64 | Bools | None = None if prompt_lengths is None else kept_of(prompt_lengths, count, "prompt_lengths")
-    rows: dict[str, Rows] = {}
-    for name, values in given.items():
-        if values is None:
-            continue
-        counts = prompt_kept if name == "prompt_ids" else kept
-        if name in column_lengths:
-            counts = kept_of(column_lengths[name], count, f"lengths of {name}")
-        rows[name] = rows_of(values, count, WELL_KNOWN.get(name), name, counts)
-        if name == "completion_ids" and kept is None and rows[name].present is None:
-            # Lengths of the others, where the completions tell them.
-            kept = rows[name].lens
-    _check_lens(rows, count)
-    return rows
-
-
-def _check_lens(rows: dict[str, Rows], count: int) -> None:
-    """Per-token columns agree: here the row can be told."""
-    per_token = [name for name in WELL_KNOWN if name in rows and name != "prompt_ids"]
-    for name in per_token[1:]:
-        first, other = rows[per_token[0]], rows[name]
-        differ = first.lens != other.lens
-        for present in (first.present, other.present):
-            if present is not None:
-                differ &= present
-        if differ.any():
-            row = int(np.argmax(differ))
-            lens = int(first.lens[row]), int(other.lens[row])
-            raise InvalidError(f"{per_token[0]} has {lens[0]} values, {name} has {lens[1]}", row=row)

@@ -28,7 +28,11 @@ class Applied(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """A limit on one call's recompute: give one of the three. Where a budget is asked for, a number stands for rollouts."""
+    """Limits on one call's recompute: of those given, the one that is reached first counts; none means no limit. Where a budget
+    is asked for, a number stands for rollouts.
+
+    None is exceeded, except by the first rollout: it is always handed out unless a limit is 0, so that a huge one cannot starve.
+    """
 
     rollouts: int | None = None
     """So many rollouts."""
@@ -44,8 +48,6 @@ def budget_of(budget: Budget | int | None) -> Budget:
         return Budget()
     if isinstance(budget, int):
         budget = Budget(rollouts=budget)
-    if sum(limit is not None for limit in budget) > 1:
-        raise InvalidError(f"{budget} has more than one limit, give one")
     if any(limit is not None and limit < 0 for limit in budget):
         raise InvalidError(f"{budget} has a negative limit")
     return budget

@@ -15,7 +15,7 @@ Steps are versions of the policy: they count up when the weights change. Whateve
 with the cursor that was given to it; what was sampled and neither trained nor dropped is sampled again.
 """
 
-from ._buffer import By, ReplayBuffer, Sample, Stale
-from ._table import Strategy
+from ._buffer import By, ReplayBuffer, Stale
+from ._table import Sample, Strategy
 
 __all__ = ["By", "ReplayBuffer", "Sample", "Stale", "Strategy"]

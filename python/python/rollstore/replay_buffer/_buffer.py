@@ -9,23 +9,22 @@ Always true:
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from .._arrays import I64, U64, Bools, id_array
-from .._batch import Batch, Reason
+from .._batch import Reason
 from .._plan import Plan
-from .._results import Padded, Served
+from .._results import Padded
 from .._store import RolloutStore
 from ..errors import InvalidError
-from ._table import Strategy, Table
+from ._state import State
+from ._table import Sample, Strategy, Table
 
 Stale = Literal["drop", "mask", "keep", "recompute"]
 """What becomes of a rollout that is more than ``max_staleness`` steps old: its life ends; it is served with a mask of 0, so that its
@@ -34,25 +33,7 @@ group keeps its shape; it is served as it is; or its old logps are computed anew
 By = Literal["rollout", "group"]
 """What is drawn, and what becomes stale, as one."""
 
-FORMAT = 1
 NO_BOUND = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rollouts to train on. All arrays have a value for each of them, in the same order."""
-
-    ids: U64
-    group_ids: U64
-    ages: I64
-    """Steps since they were sampled; where groups are drawn, since the oldest of the group was."""
-    mask: Bools
-    """Which count in the loss: all but the stale ones under ``stale="mask"``."""
-    old_logps: Served | None
-    """Old logps, fresh, under ``stale="recompute"``."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class ReplayBuffer:
@@ -86,13 +67,7 @@ class ReplayBuffer:
         self._capacity = capacity
         self._seed = seed
         self._held: set[int] = set()
-        state: dict[str, Any] = {} if store.cursor is None else json.loads(store.cursor)
-        if state and state.get("format") != FORMAT:
-            raise InvalidError(f"the store's cursor is not of a replay buffer of format {FORMAT}")
-        self._step = int(state.get("step", 0))
-        self._cursor = None if state.get("cursor") is None else base64.b64decode(state["cursor"])
-        self._dropped: dict[str, int] = dict(state.get("dropped", {}))
-        self._draws = int(state.get("draws", 0))
+        self._state = State.from_bytes(store.cursor)
         rollouts = [store[int(id)] for id in store.ids()]
         self._table = Table(
             np.array([rollout.id for rollout in rollouts], np.uint64),
@@ -140,17 +115,17 @@ class ReplayBuffer:
     @property
     def step(self) -> int:
         """The policy's version: the last that :meth:`advance` was told."""
-        return self._step
+        return self._state.step
 
     @property
     def cursor(self) -> bytes | None:
         """The cursor of the last call that was given one."""
-        return self._cursor
+        return self._state.cursor
 
     @property
     def dropped(self) -> dict[str, int]:
         """How many rollouts were dropped, by reason, over all restarts. What was trained on is in ``store.stats()``."""
-        return dict(self._dropped)
+        return dict(self._state.dropped)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -176,18 +151,19 @@ class ReplayBuffer:
             raise InvalidError("completion_ids are missing: they tell how many rollouts there are")
         count = _row_count(columns["completion_ids"])
         ids = self.store.allocate_ids(count)
-        created = np.full(count, self._step if step is None else step, np.uint64)
+        created = np.full(count, self.step if step is None else step, np.uint64)
         groups = ids if group_ids is None else id_array(group_ids, "group_ids")
         table = self._table.with_rows(ids, created, groups)
         evicted = np.empty(0, np.uint64)
         if self._capacity is not None and len(table) > self._capacity:
             evicted = table.ids[: len(table) - self._capacity]
+        state = self._state.after(cursor=cursor, dropped={"capacity": len(evicted)})
         with self.store.batch() as batch:
             batch.insert(ids, created, group_ids=groups, **columns)
             if len(evicted):
                 batch.retire(evicted, "evicted")
-            self._commit_cursor(batch, cursor=cursor, dropped={"capacity": len(evicted)})
-        self._saw(cursor, {"capacity": len(evicted)})
+            batch.cursor(state.to_bytes())
+        self._state = state
         self._table = table.where(~table.has(evicted))
         return ids
 
@@ -195,13 +171,13 @@ class ReplayBuffer:
         """The weights changed, ``step`` is the policy's version now. Returns how many rollouts were dropped for it."""
         old = self._too_old(self._table, step) if self._stale == "drop" else np.zeros(len(self._table), np.bool_)
         ids = self._table.ids[old]
+        state = self._state.after(cursor=cursor, dropped={"stale": len(ids)}, step=step)
         with self.store.batch() as batch:
             batch.advance_ref_version(step)
             if len(ids):
                 batch.retire(ids, "stale")
-            self._commit_cursor(batch, cursor=cursor, dropped={"stale": len(ids)}, step=step)
-        self._step = step
-        self._saw(cursor, {"stale": len(ids)})
+            batch.cursor(state.to_bytes())
+        self._state = state
         self._end(ids)
         return len(ids)
 
@@ -217,9 +193,9 @@ class ReplayBuffer:
 
     def set_cursor(self, cursor: bytes) -> None:
         """Sets the cursor alone."""
-        with self.store.batch() as batch:
-            self._commit_cursor(batch, cursor=cursor)
-        self._saw(cursor, {})
+        state = self._state.after(cursor=cursor)
+        self.store.set_cursor(state.to_bytes())
+        self._state = state
 
     # Drawing.
 
@@ -250,22 +226,22 @@ class ReplayBuffer:
         table = self._table
         if self._stale == "drop" or (max_staleness is not None and self._stale != "mask"):
             # What was put in too late to be trained on ends with the next advance.
-            table = table.where(~self._too_old(table, self._step, max_staleness))
+            table = table.where(~self._too_old(table, self.step, max_staleness))
         if self._held:
             table = table.where(~table.has(np.array(sorted(self._held), np.uint64)))
-        random = np.random.default_rng([self._seed, self._draws])
+        random = np.random.default_rng([self._seed, self._state.draws])
         if self._by == "group":
             drawn = table.whole_groups(self._group_size).draw_groups(n, strategy, random)
         else:
             drawn = table.draw(n, strategy, random)
         mask = np.ones(len(drawn), np.bool_)
         if self._stale == "mask":
-            mask = ~self._too_old(drawn, self._step, max_staleness)
-        old_logps = None if compute is None else self.store.get_or_compute(drawn.ids, self._step, compute)
-        self._draws += 1
+            mask = ~self._too_old(drawn, self.step, max_staleness)
+        old_logps = None if compute is None else self.store.get_or_compute(drawn.ids, self.step, compute)
+        self._state = replace(self._state, draws=self._state.draws + 1)
         if hold:
             self._held.update(drawn.ids.tolist())
-        return Sample(drawn.ids, drawn.groups, self._ages(drawn, self._step), mask, old_logps)
+        return Sample(drawn.ids, drawn.groups, self._ages(drawn, self.step), mask, old_logps)
 
     def release(self, ids: Any) -> None:
         """Lets held rollouts be drawn again: whoever held them did not train on them."""
@@ -274,15 +250,14 @@ class ReplayBuffer:
     def gather(self, ids: Any, column: str, out: Any = None, *, pad: float = 0.0, side: Literal["left", "right"] = "right") -> Padded:
         """One column of these rollouts, padded: see :meth:`rollstore.RolloutStore.gather`. Log-probs are served at any age: whether
         they may be is this buffer's policy."""
-        return self.store.gather(ids, column, out, step=self._step, pad=pad, side=side, stale="allow")
+        return self.store.gather(ids, column, out, step=self.step, pad=pad, side=side, stale="allow")
 
     # Closing.
 
     def checkpoint(self, path: str | os.PathLike[str]) -> int:
         """Writes a checkpoint of the buffer: see :meth:`rollstore.RolloutStore.checkpoint`, and ``rollstore.restore`` for the way
         back."""
-        with self.store.batch() as batch:
-            self._commit_cursor(batch)
+        self.store.set_cursor(self._state.to_bytes())
         return self.store.checkpoint(path)
 
     def close(self) -> None:
@@ -306,10 +281,11 @@ class ReplayBuffer:
         return np.greater(self._ages(table, step), self.max_staleness if bound is None else bound)
 
     def _retire(self, ids: U64, reason: Reason, dropped: dict[str, int], cursor: bytes | None) -> int:
+        state = self._state.after(cursor=cursor, dropped=dropped)
         with self.store.batch() as batch:
             batch.retire(ids, reason)
-            self._commit_cursor(batch, cursor=cursor, dropped=dropped)
-        self._saw(cursor, dropped)
+            batch.cursor(state.to_bytes())
+        self._state = state
         self._end(ids)
         return 0 if batch.committed is None else batch.committed.retired
 
@@ -317,34 +293,12 @@ class ReplayBuffer:
         self._table = self._table.where(~self._table.has(ids))
         self._held.difference_update(ids.tolist())
 
-    def _saw(self, cursor: bytes | None, dropped: dict[str, int]) -> None:
-        """A commit went through: what it said holds."""
-        self._cursor = self._cursor if cursor is None else bytes(cursor)
-        self._dropped = _sum(self._dropped, dropped)
-
-    def _commit_cursor(
-        self, batch: Batch, *, cursor: bytes | None = None, dropped: dict[str, int] | None = None, step: int | None = None
-    ) -> None:
-        cursor = self._cursor if cursor is None else cursor
-        state = {
-            "format": FORMAT,
-            "step": self._step if step is None else step,
-            "cursor": None if cursor is None else base64.b64encode(cursor).decode(),
-            "dropped": _sum(self._dropped, dropped or {}),
-            "draws": self._draws,
-        }
-        batch.cursor(json.dumps(state).encode())
-
 
 def _row_count(column: Any) -> int:
     """The number of rows of a column, in any form that the store takes."""
     if isinstance(column, tuple):
         return len(cast("tuple[Any, Any]", column)[1]) - 1
     return len(column)
-
-
-def _sum(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
-    return counts | {why: counts.get(why, 0) + count for why, count in more.items() if count}
 
 
 def _group(group_id: int | None, id: int) -> int:

@@ -1,18 +1,37 @@
-"""What the buffer knows of each rollout without reading it, and which are drawn.
+"""What the buffer knows of each rollout without reading it, which are drawn, and what a draw gives.
 
-Derived from the store: it is built when a buffer opens.
+The table is derived from the store: it is built when a buffer opens.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from .._arrays import U64, Bools
+from .._arrays import I64, U64, Bools
+from .._results import Served
 
 Strategy = Literal["uniform", "oldest", "newest"]
 """Which rollouts are drawn first: at random, those that were sampled longest ago, or those that were sampled last."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rollouts to train on. All arrays have a value for each of them, in the same order."""
+
+    ids: U64
+    group_ids: U64
+    ages: I64
+    """Steps since they were sampled; where groups are drawn, since the oldest of the group was."""
+    mask: Bools
+    """Which count in the loss: all but the stale ones under ``stale="mask"``."""
+    old_logps: Served | None
+    """Old logps, fresh, under ``stale="recompute"``."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class Table:

@@ -1,0 +1,54 @@
+//! The store's figures, flat.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::detached;
+use crate::store::Store;
+
+#[pymethods]
+impl Store {
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+        let stats = detached(py, || self.store().stats())?;
+        let all = PyDict::new(py);
+        let numbers = [
+            ("live", Some(stats.live)),
+            ("tokens", Some(stats.tokens)),
+            ("partials", Some(stats.partials)),
+            ("missing", Some(stats.missing)),
+            ("stale", Some(stats.stale)),
+            ("out_of_window", Some(stats.out_of_window)),
+            ("ref_version", Some(stats.ref_version)),
+            ("ref_label", stats.ref_label),
+            ("kl_ref_version", Some(stats.kl_ref_version)),
+            ("clock", stats.clock),
+            ("oldest_born_step", stats.oldest_born_step),
+            ("window", Some(stats.window)),
+            ("max_version_lag", Some(stats.max_version_lag)),
+            ("log_bytes", Some(stats.log_bytes)),
+            ("live_bytes", Some(stats.live_bytes)),
+            ("pinned_bytes", Some(stats.pinned_bytes)),
+            ("appended_bytes", Some(stats.appended_bytes)),
+            ("compacted_bytes", Some(stats.compacted_bytes)),
+            ("index_bytes", Some(stats.index_bytes)),
+            ("segments", Some(stats.segments)),
+            ("last_lsn", Some(stats.last_lsn.get())),
+            ("durable_lsn", Some(stats.durable_lsn.get())),
+            ("inserted", Some(stats.counters.inserted)),
+            ("asked", Some(stats.counters.asked)),
+            ("served", Some(stats.counters.served)),
+            ("computed", Some(stats.counters.computed)),
+            ("dropped", Some(stats.counters.dropped)),
+            ("retired_unused", Some(stats.counters.retired_unused)),
+        ];
+        for (name, number) in numbers {
+            if let Some(number) = number {
+                all.set_item(name, number)?;
+            }
+        }
+        for (reason, count) in stats.counters.retired {
+            all.set_item(format!("retired_{}", reason.name()), count)?;
+        }
+        Ok((all, stats.warnings))
+    }
+}
