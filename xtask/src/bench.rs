@@ -120,11 +120,11 @@ fn report<'a>(measured: &'a BTreeMap<String, Measured>, committed: &Committed, i
         let (now, before) = (measured.ratio().ratio, committed.benches.get(name).copied());
         let verdict = judge(measured, before, is_noisy);
         let change = before.map(|before| format!("{:+.0}%", (now / before.ratio - 1.0) * 100.0));
-        let before = before.map(|before| format!("{:.2}", before.ratio));
+        let before = before.map(|before| before.ratio.to_string());
         let [before, change] = [before, change].map(Option::unwrap_or_default);
         let (raw_ns, spread) = (median(&measured.raw_ns), spread(&measured.raw_ns) * 100.0);
         let said = verdict.said();
-        eprintln!("{name:<52} {raw_ns:>10.0} ns {spread:>6.0}% {now:>8.2} {before:>9} {change:>7}  {said}");
+        eprintln!("{name:<52} {raw_ns:>10.0} ns {spread:>6.0}% {now:>8} {before:>9} {change:>7}  {said}");
         slower.extend((verdict == Verdict::Slower).then_some(name.as_str()));
     }
     slower
@@ -213,7 +213,7 @@ fn pairs(found: &[Estimate]) -> Result<Vec<(String, f64, f64)>, String> {
 impl Measured {
     fn ratio(&self) -> Ratio {
         let ratios: Vec<f64> = self.store_ns.iter().zip(&self.raw_ns).map(|(store, raw)| store / raw).collect();
-        Ratio { ratio: median(&ratios), spread: spread(&ratios) }
+        Ratio { ratio: three_digits(median(&ratios)), spread: three_digits(spread(&ratios)) }
     }
 }
 
@@ -242,6 +242,11 @@ fn judge(measured: &Measured, before: Option<Ratio>, is_busy: bool) -> Verdict {
         change if change < 1.0 / (1.0 + least) => Verdict::Faster,
         _ => Verdict::Same,
     }
+}
+
+/// Rounded to three digits that say something.
+fn three_digits(value: f64) -> f64 {
+    format!("{value:.2e}").parse().unwrap_or(value)
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -275,11 +280,9 @@ fn save(
     load: f64,
     machine: String,
 ) -> Result<(), String> {
-    let three_digits = |value: f64| (value * 1000.0).round() / 1000.0;
     let mut benches = committed.benches;
     for (name, measured) in measured {
-        let Ratio { ratio, spread } = measured.ratio();
-        benches.insert(name.clone(), Ratio { ratio: three_digits(ratio), spread: three_digits(spread) });
+        benches.insert(name.clone(), measured.ratio());
     }
     let date = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
     let json = serde_json::to_string_pretty(&Committed { date, machine, load, benches });

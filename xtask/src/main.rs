@@ -19,6 +19,7 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask test-python [ARGUMENTS OF PYTEST]
        cargo xtask test-trl [ARGUMENTS OF PYTEST]
        cargo xtask bench-python
+       cargo xtask bench-python-peers [--quick] [--save]
        cargo xtask bench [--quick] [--save] [BENCH ...]
        cargo xtask counts [--save]
        cargo xtask soak
@@ -40,6 +41,9 @@ test-trl
       it takes a C compiler and readelf, too.
 bench-python
       Builds the Python package as it is released and prints what its calls cost, as ratios.
+bench-python-peers
+      The same beside torchrl, lmdb, sqlite3, torch.save, safetensors and pickle, in another environment under target/: about
+      500 MB are installed once. Takes Linux and a C compiler. --save keeps docs/benchmarks/python.md.
 bench Runs the benchmarks of benches/ and compares what each costs, against a raw baseline of the same minute, with the committed
       result, docs/benchmarks/criterion.json; or says that the machine is too noisy to judge. --quick shows that they run.
 counts
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
         Some("test-trl") => trl::test(&arguments.collect::<Vec<_>>()),
         Some("bench-python") => python::bench(),
+        Some("bench-python-peers") => python::bench_peers(&arguments.collect::<Vec<_>>()),
         Some("bench") => bench::run_benches(&arguments.collect::<Vec<_>>()),
         Some("counts") => counts::run_counts(&arguments.collect::<Vec<_>>()),
         Some("soak") => soak(),

@@ -45,7 +45,8 @@ const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 /// Builds the package, runs the tests of `rollstore.trl`, and its example. `extra` goes to pytest, alone then.
 pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let package = root().join("python");
-    let environment = prepare(&root().join("target").join("trl-tests"))?;
+    let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
+    let environment = prepare(&root().join("target").join("trl-tests"), &PACKAGES, check)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     run(interpreter(&environment).args(["-m", "pytest", "tests_trl"]).args(extra).current_dir(&package))?;
@@ -62,11 +63,12 @@ fn interpreter(environment: &Environment) -> Command {
     command
 }
 
-/// Makes the environment, or takes the one of an earlier run where the packages are still the same.
-fn prepare(dir: &Path) -> Result<Environment, String> {
+/// Makes an environment with torch for the CPU, or takes the one of an earlier run where the packages are still the same.
+/// `check` is a program that shows that they can be used.
+pub(crate) fn prepare(dir: &Path, packages: &[&str], check: &str) -> Result<Environment, String> {
     let environment = Environment { dir: dir.to_owned() };
     let stamp = dir.join("packages");
-    let wanted = [&PACKAGES[..], &LEFT_OUT[..], &[CUDA_RUNTIME, STAND_INS]].concat().join("\n");
+    let wanted = [packages, &LEFT_OUT[..], &[CUDA_RUNTIME, STAND_INS]].concat().join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(environment);
     }
@@ -79,14 +81,13 @@ fn prepare(dir: &Path) -> Result<Environment, String> {
     run(environment.command("python").args(pip))?;
     let left_out = dir.join("left-out.txt");
     write(&left_out, &LEFT_OUT.map(|name| format!("{name} ; python_version < '3'")).join("\n"))?;
-    run(install(&environment).arg("--override").arg(&left_out).args(PACKAGES))?;
+    run(install(&environment).arg("--override").arg(&left_out).args(packages))?;
     if cfg!(target_os = "linux") {
         run(install(&environment).arg("--no-deps").arg(CUDA_RUNTIME))?;
         let script: PathBuf = dir.join("cuda_stand_ins.py");
         write(&script, STAND_INS)?;
         run(environment.command("python").arg(&script))?;
     }
-    let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
     run(interpreter(&environment).args(["-c", check]))?;
     write(&stamp, &wanted)?;
     Ok(environment)
