@@ -87,10 +87,11 @@ pub(crate) fn run_benches(arguments: &[String]) -> Result<(), String> {
     run(&mut bench(&names, &["--no-run"]))?;
     let (measured, load) = measure(&names, is_quick)?;
     let file = root().join(COMMITTED);
-    let committed = read(&file)?;
+    let mut committed = read(&file)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // A benchmark keeps one core busy itself.
-    let is_busy = f64::from(u32::try_from(cores).unwrap_or(u32::MAX)) < load;
+    let busy = |load: f64| load > f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
+    let is_busy = busy(load);
     let machine = format!("{}, {cores} cores", processor());
     let slower = report(&measured, &committed, is_busy || is_quick);
     if is_quick {
@@ -101,10 +102,17 @@ pub(crate) fn run_benches(arguments: &[String]) -> Result<(), String> {
         eprintln!("the load average was {load:.1} on {cores} cores: this machine is too busy to judge anything");
     }
     if is_saved {
+        if names.len() == BENCHES.len() {
+            // What is no longer there goes.
+            committed.benches.clear();
+        }
         return save(&file, committed, &measured, load, machine);
     }
     if !committed.machine.is_empty() && committed.machine != machine {
         eprintln!("committed on {}, this is {machine}: ratios carry over roughly", committed.machine);
+    }
+    if busy(committed.load) {
+        eprintln!("committed at a load average of {}: save it again on a machine of your own", committed.load);
     }
     if slower.is_empty() { Ok(()) } else { Err(format!("slower than committed: {}", slower.join("; "))) }
 }
