@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Rows of the small stores that are read from.
 const ROWS: usize = 64;
 /// Rollouts that a scan finds, and as many that it does not find.
-const MATCHES: u64 = 1000;
+const MATCHES: u64 = 10_000;
 
 /// Runs a path and tells how many operations it counted.
 type Path = fn() -> u64;
@@ -128,7 +128,7 @@ fn scan(ids: impl Fn(&RolloutStore) -> Vec<RolloutId>) -> u64 {
     batch.commit().expect("a commit");
     // What the first one does for the others is not of a scan.
     assert_eq!(ids(&store).len() as u64, MATCHES, "half of them are found");
-    let found = counted(|| (0..100).map(|_| ids(&store).len() as u64).sum());
+    let found = counted(|| (0..10).map(|_| ids(&store).len() as u64).sum());
     store.abandon();
     found
 }

@@ -114,7 +114,7 @@ fn compare(now: &Counts, committed: &Counts) -> (String, bool) {
     for (path, count) in &now.paths {
         let Some(before) = committed.paths.get(path) else {
             is_sound = false;
-            lines.push(format!("{path:<34} {:>12.2} {:>12} {:>8}  NOT COMMITTED", count.instructions, "", ""));
+            lines.push(format!("{path:<34} {:>12.3} {:>12} {:>8}  NOT COMMITTED", count.instructions, "", ""));
             continue;
         };
         let tolerance = before.tolerance_percent.max(if is_same { 0.0 } else { OTHER_TOOLS_PERCENT });
@@ -129,7 +129,7 @@ fn compare(now: &Counts, committed: &Counts) -> (String, bool) {
         is_sound &= percent <= tolerance;
         is_better |= percent < -tolerance;
         let (now, before) = (count.instructions, before.instructions);
-        lines.push(format!("{path:<34} {now:>12.2} {before:>12.2} {percent:>+7.1}%  {verdict}"));
+        lines.push(format!("{path:<34} {now:>12.3} {before:>12.3} {percent:>+7.1}%  {verdict}"));
     }
     for path in committed.paths.keys().filter(|path| !now.paths.contains_key(*path)) {
         is_sound = false;
@@ -195,7 +195,7 @@ fn count(program: &Path, path: &str) -> Result<f64, String> {
     let collected = collected.and_then(|(_, instructions)| instructions.trim().parse::<f64>().ok());
     match (operations, collected) {
         (Some(operations), Some(instructions)) if output.status.success() && operations * instructions > 0.0 => {
-            Ok((instructions / operations * 100.0).round() / 100.0)
+            Ok((instructions / operations * 1000.0).round() / 1000.0)
         }
         _ => Err(format!("{command:?}: {}\n{printed}\n{told}", output.status)),
     }
