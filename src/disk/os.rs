@@ -198,19 +198,22 @@ impl DiskFile for OsFile {
 
     #[cfg(target_os = "linux")]
     fn write_all_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        /// Most buffers that one call takes: `UIO_MAXIOV` of the kernel.
-        const BUFFERS_MAX: usize = 1024;
-
         let mut offset = offset;
         let mut rest = buffers;
         // Advancing drops empty buffers at the front, so that a write of 0 bytes can only mean that nothing fits.
         IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            let call = &rest[..rest.len().min(BUFFERS_MAX)];
-            match rustix::io::pwritev(&self.file, call, offset) {
+        while let Some(first) = rest.first() {
+            let written = match first.get(..PORTION_BYTES) {
+                Some(part) => rustix::io::pwritev(&self.file, &[IoSlice::new(part)], offset),
+                None => rustix::io::pwritev(&self.file, &rest[..portion(rest)], offset),
+            };
+            match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     IoSlice::advance_slices(&mut rest, written);
+                    if !rest.is_empty() {
+                        write_out::begin(&self.file, offset, written);
+                    }
                     offset += written as u64;
                 }
                 Err(Errno::INTR) => {}
@@ -261,6 +264,22 @@ impl DiskFile for OsFile {
             }
         }
     }
+}
+
+/// Bytes of a long write after which the disk may begin: enough for it to be busy while the next ones are copied.
+const PORTION_BYTES: usize = 512 << 10;
+
+/// How many of these buffers one call takes.
+#[cfg(target_os = "linux")]
+fn portion(buffers: &[IoSlice<'_>]) -> usize {
+    /// `UIO_MAXIOV` of the kernel.
+    const BUFFERS_MAX: usize = 1024;
+    let mut bytes = 0;
+    let fits = |buffer: &&IoSlice<'_>| {
+        bytes += buffer.len();
+        bytes <= PORTION_BYTES
+    };
+    buffers.iter().take(BUFFERS_MAX).take_while(fits).count().max(1)
 }
 
 /// A `flock` on a file.

@@ -58,19 +58,27 @@ impl MemoryIndex {
 
     /// What is known of a live rollout.
     pub(crate) fn get(&self, id: RolloutId) -> Option<Entry> {
-        self.slab.find(id).map(|slot| self.entry(slot))
+        self.find(id).map(|slot| self.entry(slot))
+    }
+
+    /// The slot of a live rollout: good until the index changes.
+    pub(crate) fn find(&self, id: RolloutId) -> Option<u32> {
+        self.slab.find(id)
     }
 
     /// What is known of a live rollout beside its entry, where there is anything.
     pub(crate) fn extra(&self, id: RolloutId) -> Option<&Extra> {
-        self.extras.get(&self.slab.find(id)?)
+        self.extras.get(&self.find(id)?)
     }
 
-    /// What is known of a live rollout, all of it.
-    pub(crate) fn get_with_extra(&self, id: RolloutId) -> Option<(Entry, Extra)> {
-        let slot = self.slab.find(id)?;
-        let extra = if self.extras.is_empty() { None } else { self.extras.get(&slot).copied() };
-        Some((self.entry(slot), extra.unwrap_or_default()))
+    /// Where the insert and the newest old logps of the rollout at a slot lie.
+    pub(crate) fn frames_at(&self, slot: u32) -> (Location, Location) {
+        (self.slab.slot(slot).insert, self.slab.slot(slot).old)
+    }
+
+    /// What is known of the rollout at a slot, all of it.
+    pub(crate) fn at_slot(&self, slot: u32) -> (Entry, Extra) {
+        (self.entry(slot), self.extras.get(&slot).copied().unwrap_or_default())
     }
 
     /// All live rollouts, in no order.
@@ -433,7 +441,8 @@ impl MemoryIndex {
         self.slab.find(id).filter(same)
     }
 
-    fn entry(&self, slot: u32) -> Entry {
+    /// What is known of the rollout at a slot but for its extras.
+    pub(crate) fn entry(&self, slot: u32) -> Entry {
         let Slot { id, insert, old, insert_lsn, old_lsn, token_count, place, created, group, sizes, .. } =
             *self.slab.slot(slot);
         let PostingList { ref_version, born_step, .. } = *self.postings.list(place.list);

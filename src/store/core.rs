@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Lsn, RolloutId, SegmentId};
+use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
 use crate::planted::{Bug, planted};
@@ -78,6 +78,13 @@ impl Published {
     pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>> {
         let segment = self.segments.get(&id).cloned();
         segment.ok_or_else(|| Error::not_found(format!("segment {id} is not part of the store")))
+    }
+
+    /// Says that the frame at this place will be read soon.
+    pub(crate) fn prefetch(&self, at: Location) {
+        if let Some(segment) = self.segments.get(&at.segment) {
+            segment.prefetch(at);
+        }
     }
 }
 

@@ -162,9 +162,7 @@ impl RolloutStore {
     /// Copies one column of these rollouts into one buffer, in the order given.
     ///
     /// # Errors
-    /// `NotFound` for an id that is not live or has no such column; `Invalid` for old logps that are not fresh at `step`
-    /// (with [`Stale::Error`]), KL reference log-probs of an older version, another type, another kind of log-probs than
-    /// asked for, or rows that do not fit; `Damaged`, `Io`. The buffer is unchanged then.
+    /// As for [`RolloutStore::with_rows`], and `Invalid` for rows that do not fit. The buffer is unchanged then.
     pub fn gather<G: GatherInto>(
         &self,
         ids: &[RolloutId],
@@ -173,14 +171,47 @@ impl RolloutStore {
         stale: Stale,
         out: &mut G,
     ) -> Result<()> {
+        self.with_rows(ids, ask, step, stale, |rows| fill(out, rows))
+    }
+
+    /// Calls `read` with one column of these rollouts, a slice each, in the order given: read where they lie, nothing is
+    /// copied. The fastest way to many arrays.
+    ///
+    /// # How do I look at a minibatch without copying it?
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use rollstore::{Column, NewRollout, RolloutStore, Stale};
+    /// let store = RolloutStore::options().window(8).open(dir.path().join("rollouts"))?;
+    /// store.insert(NewRollout::new(1, 100).old_logps(&[-0.5, -0.25][..], 0))?;
+    /// store.insert(NewRollout::new(2, 100).old_logps(&[-1.0][..], 0))?;
+    /// let sum = store.with_rows(&[2.into(), 1.into()], Column::OldLogps, 100, Stale::Error, |rows: &[&[f32]]| {
+    ///     assert_eq!(rows, [&[-1.0][..], &[-0.5, -0.25]]);
+    ///     Ok(rows.iter().copied().flatten().sum::<f32>())
+    /// })?;
+    /// assert_eq!(sum, -1.75);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` for an id that is not live or has no such column; `Invalid` for old logps that are not fresh at `step`
+    /// (with [`Stale::Error`]), KL reference log-probs of an older version, another type, or another kind of log-probs than
+    /// asked for; `Damaged`, `Io`; what `read` returns.
+    pub fn with_rows<T: Element, R>(
+        &self,
+        ids: &[RolloutId],
+        ask: impl Into<Ask>,
+        step: u64,
+        stale: Stale,
+        read: impl FnOnce(&[&[T]]) -> Result<R>,
+    ) -> Result<R> {
         let ask = ask.into();
         if let Some(known) = self.known_rows(ids, &ask, step, stale)?
-            && let Some(rows) = known.values::<G::Value>()
+            && let Some(rows) = known.values()
         {
-            fill(out, &rows)?;
+            let result = read(&rows)?;
             drop(rows);
             self.core.usage.asked(ids.len() as u64, known.fresh, known.first_time);
-            return Ok(());
+            return Ok(result);
         }
         let (snapshots, kl_version) = {
             self.core.check_open()?;
@@ -194,12 +225,12 @@ impl RolloutStore {
         if stale == Stale::Error {
             rollouts.iter().try_for_each(|rollout| check_fresh(rollout, &ask.column, step, kl_version))?;
         }
-        let rows: Vec<&[G::Value]> = rollouts.iter().map(|rollout| rollout.get(ask.clone())).collect::<Result<_>>()?;
-        fill(out, &rows)?;
+        let rows: Vec<&[T]> = rollouts.iter().map(|rollout| rollout.get(ask.clone())).collect::<Result<_>>()?;
+        let result = read(&rows)?;
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
         self.core.usage.asked(ids.len() as u64, fresh, first_time);
-        Ok(())
+        Ok(result)
     }
 }
 

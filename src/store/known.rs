@@ -19,6 +19,7 @@ use crate::store::RolloutStore;
 use crate::store::column::{Ask, Column};
 use crate::store::core::Published;
 use crate::store::gather::Stale;
+use crate::store::snapshot::ROUND;
 
 /// Rows of one column, of which the index told the frames.
 pub(super) struct KnownRows {
@@ -64,8 +65,6 @@ impl KnownRows {
             _ => return None,
         };
         let segment = self.segment(published, at.segment)?;
-        // By the time that the last row is found, the first one is there.
-        self.segments.get(segment)?.prefetch(at);
         self.rows.push(Row { segment, at, id: entry.id, lsn, version });
         Some(())
     }
@@ -95,15 +94,28 @@ impl RolloutStore {
         let is_old = ask.column == Column::OldLogps;
         let rows = Vec::with_capacity(ids.len());
         let mut known = KnownRows { code, segments: Vec::new(), rows, fresh: 0, first_time: Vec::new() };
-        for id in ids {
-            let Some(entry) = published.index.get(*id) else { return Ok(None) };
-            let is_fresh = !is_old || self.core.rules.staleness(&published.state.ref_clock, &entry, step).is_fresh();
-            if (!is_fresh && stale == Stale::Error) || known.push(&published, &entry, &ask.column).is_none() {
+        let mut slots = Vec::with_capacity(ROUND);
+        for round in ids.chunks(ROUND) {
+            slots.clear();
+            slots.extend(round.iter().map_while(|id| published.index.find(*id)));
+            if slots.len() < round.len() {
                 return Ok(None);
             }
-            known.fresh += u64::from(is_fresh);
-            if !entry.has.contains(Has::USED) {
-                known.first_time.push(Incarnation { id: *id, insert_lsn: entry.insert_lsn });
+            for slot in &slots {
+                let (insert, old) = published.index.frames_at(*slot);
+                published.prefetch(if is_old { old } else { insert });
+            }
+            for slot in &slots {
+                let entry = published.index.entry(*slot);
+                let is_fresh =
+                    !is_old || self.core.rules.staleness(&published.state.ref_clock, &entry, step).is_fresh();
+                if (!is_fresh && stale == Stale::Error) || known.push(&published, &entry, &ask.column).is_none() {
+                    return Ok(None);
+                }
+                known.fresh += u64::from(is_fresh);
+                if !entry.has.contains(Has::USED) {
+                    known.first_time.push(Incarnation { id: entry.id, insert_lsn: entry.insert_lsn });
+                }
             }
         }
         Ok(Some(known))

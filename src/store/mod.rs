@@ -28,6 +28,7 @@ pub(crate) mod plan;
 mod prepare;
 mod quota;
 mod random;
+mod reads;
 pub(crate) mod recompute;
 pub(crate) mod repair;
 mod reserve;
@@ -70,10 +71,8 @@ use options::Durability;
 use options::Options;
 use prepare::Prepared;
 use retirement::Retirement;
-use snapshot::Snapshot;
 use stage::{Op, Outcome};
 use syncer::Syncer;
-use view::Rollout;
 use waker::Waker;
 use writer::Written;
 
@@ -200,16 +199,6 @@ impl RolloutStore {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// A view of a rollout; `None` where the id is not live.
-    ///
-    /// # Errors
-    /// `Damaged` where its frame is not what was written, `Io`, `Invalid` for a closed store.
-    pub fn get(&self, id: RolloutId) -> Result<Option<Rollout>> {
-        self.core.check_open()?;
-        let snapshot = Snapshot::of(&self.core.published.read(), id)?;
-        snapshot.map(|snapshot| snapshot.open(&self.core.rules)).transpose()
     }
 
     /// A batch: any operations, one atomic commit.

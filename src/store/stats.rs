@@ -72,7 +72,7 @@ pub struct Stats {
 pub struct StatsCounters {
     /// Rollouts inserted.
     pub inserted: u64,
-    /// Ids given to `plan_for`, `get_or_compute` and `gather`.
+    /// Ids given to `plan_for`, `get_or_compute`, `gather` and `with_rows`.
     pub asked: u64,
     /// Of those, the ones that were fresh.
     pub served: u64,

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::format::counters::Counters;
+use crate::index::BuildIdHasher;
 use crate::log::event::Incarnation;
 use crate::sync::Mutex;
 
@@ -18,7 +19,7 @@ pub(crate) struct Usage {
     served: AtomicU64,
     dropped: AtomicU64,
     /// Rollouts asked for the first time since the last tally.
-    used: Mutex<HashSet<Incarnation>>,
+    used: Mutex<HashSet<Incarnation, BuildIdHasher>>,
     /// Plans for rollouts that had old logps, and how many of those were to be computed again.
     uses: AtomicU64,
     recomputes: AtomicU64,

@@ -23,6 +23,25 @@ fn three_thousand_slices_are_written_in_order() {
 }
 
 #[test]
+fn a_write_of_several_portions_arrives_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..3 * PORTION_BYTES + 77).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    // One buffer longer than a portion, buffers that end within one, at its end and behind it, and empty ones.
+    for lens in
+        [vec![bytes.len()], vec![1, 0, PORTION_BYTES - 1, PORTION_BYTES, 7, PORTION_BYTES + 70], vec![4096; 385]]
+    {
+        let file = OsDisk.create(&dir.path().join(lens.len().to_string())).unwrap();
+        let mut rest = &bytes[..];
+        let mut take = |len: &usize| rest.split_off(..(*len).min(rest.len())).map(IoSlice::new).unwrap();
+        let mut buffers: Vec<IoSlice<'_>> = lens.iter().map(&mut take).collect();
+        file.write_all_vectored_at(&mut buffers, 13).unwrap();
+        let mut found = vec![0; bytes.len()];
+        file.read_exact_at(&mut found, 13).unwrap();
+        assert!(found == bytes, "buffers of {lens:?}");
+    }
+}
+
+#[test]
 fn a_read_past_the_end_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");

@@ -9,6 +9,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+/// Begins to write out a range that was just written, and waits for nothing: while the caller copies what follows, the disk
+/// works already, and the sync behind it waits for less. Advice: whatever fails here, the sync tells.
+pub(super) fn begin(file: &File, offset: u64, len: usize) {
+    let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
+    // SAFETY: the descriptor is open, because it is borrowed from a file that outlives the call; the other arguments are
+    // numbers, so that the call touches no memory of ours.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
 /// Writes out what of the file only memory has, and waits for it. Where the file system has no such call, a sync does it all.
 pub(super) fn write_out(file: &File) -> io::Result<()> {
     const ALL: u32 = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
