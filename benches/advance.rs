@@ -36,7 +36,7 @@ fn advance(criterion: &mut Criterion) {
     let dir = scratch();
     let mut raw = RawLog::create(&dir);
     let bytes = [7; FRAME_BYTES];
-    group.bench_function("raw append and sync", |bencher| bencher.iter(|| raw.append([&bytes[..]].into_iter())));
+    group.bench_function("raw: append and sync", |bencher| bencher.iter(|| raw.append([&bytes[..]].into_iter())));
     group.finish();
 }
 

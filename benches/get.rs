@@ -43,7 +43,7 @@ fn get(criterion: &mut Criterion) {
         group.bench_function("rollstore", |bencher| {
             bencher.iter(|| black_box(read(random.random_range(0..ROLLOUTS), use_row)));
         });
-        group.bench_function("a vector in memory", |bencher| {
+        group.bench_function("raw: a vector in memory", |bencher| {
             bencher.iter(|| black_box(read_memory(random.random_range(0..ROLLOUTS), use_row)));
         });
         group.finish();

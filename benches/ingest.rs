@@ -38,7 +38,7 @@ fn ingest(criterion: &mut Criterion) {
             took
         });
     });
-    group.bench_function("raw append and sync", |bencher| {
+    group.bench_function("raw: append and sync", |bencher| {
         bencher.iter_custom(|batches| {
             let dir = scratch();
             let mut raw = RawLog::create(&dir);

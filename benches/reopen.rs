@@ -66,7 +66,7 @@ fn reopen(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("open after an unclean stop");
     group.sample_size(10);
-    for (name, without) in [("with the index", ""), ("index deleted", "index")] {
+    for (name, without) in [("rollstore, with the index", ""), ("rollstore, index deleted", "index")] {
         group.bench_function(name, |bencher| {
             let setup = || again(&crashed, without);
             // The store goes with its directory, outside of what is measured.
@@ -74,7 +74,7 @@ fn reopen(criterion: &mut Criterion) {
             bencher.iter_batched(setup, run, BatchSize::PerIteration);
         });
     }
-    group.bench_function("reading every byte of the log", |bencher| {
+    group.bench_function("raw: read every byte of the log", |bencher| {
         bencher.iter(|| {
             let segments = files(&crashed).filter(|file| is_segment(file));
             segments.map(|segment| black_box(fs::read(segment).expect("a segment")).len()).sum::<usize>()

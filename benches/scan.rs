@@ -59,7 +59,7 @@ fn scan(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("stale 1 % of 100 K, {name}"));
         group.bench_function("rollstore", |bencher| bencher.iter(|| black_box(store.stale())));
         group.bench_function("rollstore, count only", |bencher| bencher.iter(|| black_box(store.count_stale())));
-        group.bench_function("a loop over all", |bencher| bencher.iter(|| black_box(look_at_all())));
+        group.bench_function("raw: a loop over all", |bencher| bencher.iter(|| black_box(look_at_all())));
         group.finish();
     }
 }

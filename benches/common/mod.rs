@@ -1,5 +1,8 @@
 //! What the benchmarks share: a directory on the disk that holds the target, contents that do not compress, and the raw
 //! file that stores are held against.
+//!
+//! In each group of benchmarks one function, whose name begins with "raw: ", is what the others are held against, and
+//! theirs begin with "rollstore": `cargo xtask bench` compares the ratios with the committed ones.
 
 #![allow(dead_code, reason = "each benchmark is a program of its own and uses a part")]
 

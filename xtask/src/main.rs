@@ -2,7 +2,9 @@
 //!
 //! May touch cargo. Needs nothing but a Rust toolchain, and Python for the Python package; fuzzing installs its own tool.
 
+mod bench;
 mod bugs;
+mod counts;
 mod coverage;
 mod filesystems;
 mod python;
@@ -17,6 +19,9 @@ usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask test-python [ARGUMENTS OF PYTEST]
        cargo xtask test-trl [ARGUMENTS OF PYTEST]
        cargo xtask bench-python
+       cargo xtask bench-python-peers [--quick] [--save]
+       cargo xtask bench [--quick] [--save] [BENCH ...]
+       cargo xtask counts [--save]
        cargo xtask soak
        cargo xtask bugs
        cargo xtask shuttle
@@ -36,6 +41,14 @@ test-trl
       it takes a C compiler and readelf, too. ROLLSTORE_TRL names another version of trl than the one that is known to do.
 bench-python
       Builds the Python package as it is released and prints what its calls cost, as ratios.
+bench-python-peers
+      The same beside torchrl, lmdb, sqlite3, torch.save, safetensors and pickle, in another environment under target/: about
+      500 MB are installed once. Takes Linux and a C compiler. --save keeps docs/benchmarks/python.md.
+bench Runs the benchmarks of benches/ and compares what each costs, against a raw baseline of the same minute, with the committed
+      result, docs/benchmarks/criterion.json; or says that the machine is too noisy to judge. --quick shows that they run.
+counts
+      Counts the instructions of the hot paths, with valgrind, and compares them with docs/benchmarks/counts.json. It installs
+      valgrind by apt-get where it is missing, and fails where it cannot unless ROLLSTORE_NO_COUNTS=1.
 soak  A long run in full, in release: a trainer of 1,000 steps that is killed 30 times, the memory of a million rollouts, and
       what opening them reads. `cargo xtask test` has it scaled down.
 bugs  Plants one bug after the other and runs the test that must fail over it: the suites can fail.
@@ -61,6 +74,9 @@ fn main() -> ExitCode {
         Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
         Some("test-trl") => trl::test(&arguments.collect::<Vec<_>>()),
         Some("bench-python") => python::bench(),
+        Some("bench-python-peers") => python::bench_peers(&arguments.collect::<Vec<_>>()),
+        Some("bench") => bench::run_benches(&arguments.collect::<Vec<_>>()),
+        Some("counts") => counts::run_counts(&arguments.collect::<Vec<_>>()),
         Some("soak") => soak(),
         Some("bugs") => bugs::run(),
         Some("shuttle") => bugs::run_shuttle(),
@@ -156,6 +172,15 @@ fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("{command:?}: {status}")),
         Err(error) => Err(format!("could not start {command:?}: {error}")),
     }
+}
+
+/// What a command prints, where it succeeds.
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("could not start {command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
 fn cargo_program() -> std::ffi::OsString {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{root, run, runs};
+use crate::{root, run, runs, trl};
 
 /// The variable that says that there is no Python here, and that this is right.
 const NO_PYTHON: &str = "ROLLSTORE_NO_PYTHON";
@@ -66,6 +66,33 @@ pub(crate) fn bench() -> Result<(), String> {
     let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
     run(environment.command("maturin").args(["develop", "--release"]).current_dir(&package))?;
     run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
+}
+
+/// What the benchmark beside other stores needs. torch is the one of the trainer's tests.
+const PEERS: [&str; 7] = [
+    "torch==2.15.0",
+    "torchrl==0.14.1",
+    "tensordict==0.14.3",
+    "lmdb==3.0.0",
+    "safetensors==0.8.0",
+    "numpy>=1.24",
+    "maturin>=1.9,<2",
+];
+
+/// Builds the package as it is released, and measures it beside what Python programs keep rollouts in. `arguments` go to the
+/// benchmark.
+pub(crate) fn bench_peers(arguments: &[String]) -> Result<(), String> {
+    let package = root().join("python");
+    let check = "import torchrl, lmdb, safetensors; print('torchrl', torchrl.__version__, 'lmdb', lmdb.__version__)";
+    let environment = trl::prepare(&root().join("target").join("python-peers"), &PEERS, check)?;
+    run(environment.command("maturin").args(["develop", "--release", "--quiet"]).current_dir(&package))?;
+    // Put before the C library, it counts syncs, whoever makes them.
+    let counter = environment.dir.join("count_syncs.so");
+    let compile = ["-O2", "-shared", "-fPIC", "benches/count_syncs.c", "-ldl", "-o"];
+    run(Command::new("cc").args(compile).arg(&counter).current_dir(&package))?;
+    let mut peers = environment.command("python");
+    peers.arg("benches/peers.py").args(arguments).env("LD_PRELOAD", counter);
+    run(peers.current_dir(&package))
 }
 
 /// An interpreter's environment of our own, kept between runs.

@@ -53,10 +53,14 @@ const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 /// Builds the package, runs the tests of `rollstore.trl`, and its example. `extra` goes to pytest, alone then.
 pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let package = root().join("python");
-    let environment = match env::var(TRL) {
-        Ok(version) => prepare(&root().join("target").join(format!("trl-{version}-tests")), &version)?,
-        Err(_) => prepare(&root().join("target").join("trl-tests"), TRL_TESTED)?,
+    let (name, version) = match env::var(TRL) {
+        Ok(version) => (format!("trl-{version}-tests"), version),
+        Err(_) => ("trl-tests".to_owned(), TRL_TESTED.to_owned()),
     };
+    let trl = format!("trl=={version}");
+    let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
+    let packages = [&PACKAGES[..], &[&trl]].concat();
+    let environment = prepare(&root().join("target").join(name), &packages, check)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     let all = if extra.is_empty() { &["tests_trl", "tests/test_torch.py"][..] } else { &["tests_trl"] };
@@ -77,12 +81,12 @@ fn interpreter(environment: &Environment) -> Command {
     command
 }
 
-/// Makes the environment, or takes the one of an earlier run where the packages are still the same.
-fn prepare(dir: &Path, trl: &str) -> Result<Environment, String> {
+/// Makes an environment with torch for the CPU, or takes the one of an earlier run where the packages are still the same.
+/// `check` is a program that shows that they can be used.
+pub(crate) fn prepare(dir: &Path, packages: &[&str], check: &str) -> Result<Environment, String> {
     let environment = Environment { dir: dir.to_owned() };
     let stamp = dir.join("packages");
-    let trl = format!("trl=={trl}");
-    let wanted = [&PACKAGES[..], &LEFT_OUT[..], &[&trl, CUDA_RUNTIME, STAND_INS]].concat().join("\n");
+    let wanted = [packages, &LEFT_OUT[..], &[CUDA_RUNTIME, STAND_INS]].concat().join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(environment);
     }
@@ -95,14 +99,13 @@ fn prepare(dir: &Path, trl: &str) -> Result<Environment, String> {
     run(environment.command("python").args(pip))?;
     let left_out = dir.join("left-out.txt");
     write(&left_out, &LEFT_OUT.map(|name| format!("{name} ; python_version < '3'")).join("\n"))?;
-    run(install(&environment).arg("--override").arg(&left_out).args(PACKAGES).arg(&trl))?;
+    run(install(&environment).arg("--override").arg(&left_out).args(packages))?;
     if cfg!(target_os = "linux") {
         run(install(&environment).arg("--no-deps").arg(CUDA_RUNTIME))?;
         let script: PathBuf = dir.join("cuda_stand_ins.py");
         write(&script, STAND_INS)?;
         run(environment.command("python").arg(&script))?;
     }
-    let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
     run(interpreter(&environment).args(["-c", check]))?;
     write(&stamp, &wanted)?;
     Ok(environment)

@@ -314,6 +314,9 @@ def _from_padded(
 def _from_list(rows: list[Any], count: int, wanted: str | None, what: str) -> Rows:
     if len(rows) != count:
         raise InvalidError(f"{what} has {len(rows)} rows, there are {count}")
+    alike = _from_arrays_alike(rows, wanted, what)
+    if alike is not None:
+        return alike
     arrays: list[npt.NDArray[Any]] = []
     present = np.ones(count, np.bool_)
     name = wanted
@@ -338,6 +341,21 @@ def _from_list(rows: list[Any], count: int, wanted: str | None, what: str) -> Ro
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lens)])
     values = np.concatenate(arrays) if arrays else np.empty(0, name or "float32")
     return Rows(name or "float32", values, offsets, None if present.all() else present)
+
+
+def _from_arrays_alike(rows: list[Any], wanted: str | None, what: str) -> Rows | None:
+    """The rows where all are arrays of one type, which are checked and cast at once. ``None`` where they are others, or where
+    one must be refused: which one that is, is found row by row.
+    """
+    if not all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows) or len({row.dtype for row in rows}) != 1:
+        return None
+    joined: npt.NDArray[Any] = np.concatenate(rows)
+    try:
+        values = _cast(joined, wanted, what, None)
+    except InvalidError:
+        return None
+    ends = np.cumsum([row.shape[0] for row in rows], dtype=np.int64)
+    return Rows(wanted or dtype_name(values.dtype), values, np.concatenate([np.zeros(1, np.int64), ends]), None)
 
 
 def _plain_floats(array: npt.NDArray[Any], what: str, row: int) -> npt.NDArray[Any]:
