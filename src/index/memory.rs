@@ -251,13 +251,14 @@ impl MemoryIndex {
         self.touched.load(Ordering::Relaxed)
     }
 
-    /// Takes in a row from disk, which is no change. False where a row of this id is here already.
-    pub(super) fn load(&mut self, row: &Row) -> bool {
-        let new = self.slab.find(row.entry.id).is_none();
-        if new {
-            self.put(row);
-        }
-        new
+    /// Makes room for so many rows more.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slab.reserve(count);
+    }
+
+    /// Takes in a row from disk, whose id is not here yet. It is no change.
+    pub(super) fn load(&mut self, row: &Row) {
+        self.put(row);
     }
 
     /// The incarnation that is held of a rollout.

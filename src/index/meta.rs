@@ -6,7 +6,7 @@
 //! Always true:
 //! - T1. The record changes in the same transaction as the rows, so that its totals are those of the rows beside it.
 
-use super::hash::digest;
+use super::hash::mix;
 use super::partials::Piece;
 use super::row::{Fields, put_location, seal};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
@@ -56,15 +56,23 @@ pub(super) struct Totals {
 }
 
 impl Totals {
+    /// A row whose checksum holds.
     pub(super) fn add(&mut self, row: &[u8]) {
         self.rows = self.rows.wrapping_add(1);
-        self.digest = self.digest.wrapping_add(digest(row));
+        self.digest = self.digest.wrapping_add(digest_of(row));
     }
 
     pub(super) fn remove(&mut self, row: &[u8]) {
         self.rows = self.rows.wrapping_sub(1);
-        self.digest = self.digest.wrapping_sub(digest(row));
+        self.digest = self.digest.wrapping_sub(digest_of(row));
     }
+}
+
+/// A row's digest: of its id, with which it begins, and its checksum, with which it ends. All of the row was read for the checksum.
+fn digest_of(row: &[u8]) -> u64 {
+    let id = row.first_chunk().map_or(0, |id| u64::from_le_bytes(*id));
+    let crc = row.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
+    mix(mix(id) ^ u64::from(crc))
 }
 
 /// The bytes of the meta record. A state that is larger than any manifest holds is left out: it saves reading alone.

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
+use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, Table, TableDefinition};
 
 use super::backend::{CoveredFile, OpenFile};
 use super::guard::{Failure, drop_guarded, guarded, reject};
@@ -202,7 +202,7 @@ impl StoredIndex {
     pub(crate) fn load(self, expected: &Expected<'_>) -> Result<Loaded, Rejected> {
         let Self { mut file, access, meta, stated } = self;
         check_meta(&meta, expected).map_err(|failure| Rejected(failure.to_string()))?;
-        let index = file.read(|db| read_rows(db, &meta, stated, expected))?;
+        let index = file.read(|db| rows::read(db, &meta, stated, expected))?;
         file.totals = stated;
         Ok(Loaded { index, meta, disk: (access == Access::ReadWrite).then_some(file) })
     }
@@ -259,33 +259,6 @@ fn read_meta(db: &Database) -> Result<(IndexMeta, Totals), Failure> {
     meta::decode(stored.value()).map_err(|what| reject(format!("meta record: {what}")))
 }
 
-fn read_rows(db: &Database, meta: &IndexMeta, stated: Totals, expected: &Expected<'_>) -> Result<MemoryIndex, Failure> {
-    let transaction = db.begin_read()?;
-    let mut index = MemoryIndex::default();
-    meta.pieces.iter().for_each(|(segment, piece)| index.apply(*segment, piece));
-    let mut totals = Totals::default();
-    for stored in transaction.open_table(ROLLOUTS)?.iter()? {
-        let (key, value) = stored?;
-        let row = Row::decode(value.value()).map_err(|what| reject(format!("row {}: {what}", key.value())))?;
-        check_row(&row, key.value(), meta, expected)?;
-        totals.add(value.value());
-        if !index.load(&row) {
-            return Err(reject(format!("rollout {} stands twice", row.entry.id)));
-        }
-        if totals.rows > stated.rows {
-            break;
-        }
-    }
-    if totals != stated {
-        let (rows, digest) = (totals.rows, totals.digest);
-        return Err(reject(format!(
-            "{rows} rows with digest {digest:#018x}, meta record says {} with {:#018x}",
-            stated.rows, stated.digest
-        )));
-    }
-    Ok(index)
-}
-
 fn check_meta(meta: &IndexMeta, expected: &Expected<'_>) -> Result<(), Failure> {
     let (found, wanted) = (meta.identity, expected.identity);
     if found.store != wanted.store {
@@ -329,6 +302,8 @@ fn check_frame(
     }
     Ok(())
 }
+
+mod rows;
 
 #[cfg(test)]
 mod tests;

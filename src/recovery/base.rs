@@ -20,6 +20,7 @@ use crate::format::resume::Resume;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Lsn, SegmentId};
 use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Rejected};
+use crate::planted::{Bug, planted};
 
 /// What is known before the log is read; nothing where the index on disk is of no use.
 #[derive(Debug, Default)]
@@ -122,13 +123,17 @@ impl Base {
 fn find(request: &Request<'_>, manifest: &Manifest, resume: &Resume, bytes_read: &mut u64) -> Option<Begun> {
     let Resume { end, state } = resume;
     let record = manifest.segments.iter().find(|record| record.id == end.last.segment)?;
-    let listed = open_listed(request, record, &mut 0).ok()?;
+    let listed = open_listed(request, record, bytes_read).ok()?;
     let (file_end, end_lsn) = match record.state {
         SegmentState::Active => (listed.file_len, Lsn::new(u64::MAX)),
         SegmentState::Cut { end, end_lsn } => (end, end_lsn),
         SegmentState::Sealed { .. } => return None,
     };
     let offset = end.last.offset_bytes();
+    if planted(Bug::BeginAnywhere) {
+        let begin = Begin { offset: offset.min(file_end), lsn: state.lsn, min_insert_lsn: end.min_insert_lsn };
+        return Some(Begun { segment: record.id, begin, state: state.clone() });
+    }
     let file = listed.open(request.disk).ok()?;
     let source = listed.scan(&*file, file_end);
     let header = source.header_at(offset, bytes_read).ok()?;
