@@ -378,7 +378,8 @@ impl MemoryIndex {
         news
     }
 
-    fn put(&mut self, Row { entry, extra }: &Row) {
+    fn put(&mut self, row: &Row) {
+        let Row { entry, extra } = row;
         let Entry { id, insert, old, insert_lsn, old_lsn, token_count, .. } = *entry;
         let place = self.postings.add(entry.ref_version, entry.born_step, id);
         let sizes = FrameSizes::new(entry.insert_units, entry.old_units);
@@ -392,7 +393,7 @@ impl MemoryIndex {
         if !extra.is_empty() {
             self.extras.insert(slot, *extra);
         }
-        self.live.add(&Row { entry: *entry, extra: *extra });
+        self.live.add(row);
         self.token_total += u64::from(token_count);
     }
 
