@@ -159,7 +159,10 @@ impl Writer {
         }
         core.group.set_file(Some(Arc::clone(&active.file)));
         self.active = Some(active);
-        core.flusher.wake(core);
+        // The index of a store that begins has nothing to tell yet.
+        if sealed {
+            core.flusher.wake(core);
+        }
         core.compactor.waker.wake();
         Ok(())
     }
