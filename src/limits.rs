@@ -93,6 +93,10 @@ pub const WRITABLE_MAP_BYTES_MIN: usize = 256 << 10;
 /// Changed index entries that start a flush of the index, in entries, unless the options say otherwise.
 pub const INDEX_FLUSH_CHANGES_DEFAULT: usize = 50_000;
 
+/// Bytes of the log behind the index that start a flush of it, in bytes: what an open after a kill has to read, about. Where
+/// rollouts are large, they are fewer than [`INDEX_FLUSH_CHANGES_DEFAULT`].
+pub const INDEX_FLUSH_BYTES: u64 = 64 << 20;
+
 /// Greatest number of changed index entries that are listed for the next flush. Beyond it, a slow or failing flush costs no
 /// more memory, and the next one writes every entry.
 pub const INDEX_CHANGES_TRACKED_MAX: usize = 1 << 20;

@@ -37,6 +37,8 @@ pub(crate) enum Bug {
     IgnoreQuota,
     /// An index on disk that is ahead of the log is believed.
     BelieveIndexAhead,
+    /// Recovery begins where an index says, whatever lies there.
+    BeginAnywhere,
     /// The index on disk claims to cover the segment that is being written to.
     CoverActive,
     /// Threads that wait for another one's sync are not woken.

@@ -33,6 +33,7 @@ fn a_flush_comes_when_so_many_entries_changed() {
         let disk = SimDisk::new();
         let store = flushing_at(&disk, entries).open(DIR).unwrap();
         insert(&store, 0..1);
+        store.flush_index().unwrap();
         let (_, before) = index_operations(&disk);
         insert(&store, 1..200);
         index_operations(&disk).1 - before

@@ -158,6 +158,29 @@ fn f18_an_index_ahead_of_the_log_is_not_believed() {
 }
 
 #[test]
+fn f18_an_index_of_a_log_that_went_another_way_is_not_believed() {
+    let (disk, _) = closed();
+    let store = open(&disk).unwrap();
+    fill(&store, 1000, 4);
+    let (segments, state) = (bytes::segments(&disk, DIR), StoreState::of(&store).unwrap());
+    let last = segments.last().unwrap();
+    let short = bytes::read(&disk, last);
+    store.insert(rollout(5000, 7, store.ref_version())).unwrap();
+    store.flush_index().unwrap();
+    store.abandon();
+    let disk = disk.kill();
+    assert_eq!(bytes::segments(&disk, DIR), segments, "the index ends in the segment that is put back");
+    let len = bytes::read(&disk, last).len();
+    assert!(short.len() < len, "what the index saw last is put back");
+    let zeros = [&short[..], &vec![0; len - short.len()]].concat();
+    for (log, what) in [(short, "the log ends before the index"), (zeros, "the log is empty where the index ends")] {
+        let copy = disk.kill();
+        bytes::write(&copy, last, &log);
+        assert_answers(&copy, &state, what);
+    }
+}
+
+#[test]
 fn with_the_index_opening_reads_fewer_log_bytes() {
     let (disk, _) = closed();
     let with = log_bytes_read(&disk);

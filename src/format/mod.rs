@@ -32,6 +32,7 @@ pub(crate) mod kind;
 pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod names;
+pub(crate) mod resume;
 pub(crate) mod segment;
 #[cfg(test)]
 mod testing;

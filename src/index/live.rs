@@ -50,9 +50,10 @@ impl LiveUnits {
 
 /// The frames that a row points to, each once, with their lengths.
 fn frames(row: &Row) -> impl Iterator<Item = (Location, u32)> {
-    let Row { entry, extra } = *row;
+    let Row { entry, extra } = row;
     let old = (entry.old != entry.insert).then_some((entry.old, entry.old_units));
-    let elsewhere = move |at: Location| at != entry.insert && at != entry.old;
+    let (insert, old_at) = (entry.insert, entry.old);
+    let elsewhere = move |at: Location| at != insert && at != old_at;
     let kl = extra.kl.filter(|kl| elsewhere(kl.at)).map(|kl| (kl.at, kl.units));
     let first_old = extra.first_old.filter(|first| elsewhere(first.at)).map(|first| (first.at, first.units));
     [(entry.insert, entry.insert_units)].into_iter().chain(old).chain(kl).chain(first_old)

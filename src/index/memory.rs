@@ -259,13 +259,14 @@ impl MemoryIndex {
         self.touched.load(Ordering::Relaxed)
     }
 
-    /// Takes in a row from disk, which is no change. False where a row of this id is here already.
-    pub(super) fn load(&mut self, row: &Row) -> bool {
-        let new = self.slab.find(row.entry.id).is_none();
-        if new {
-            self.put(row);
-        }
-        new
+    /// Makes room for so many rows more.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slab.reserve(count);
+    }
+
+    /// Takes in a row from disk, whose id is not here yet. It is no change.
+    pub(super) fn load(&mut self, row: &Row) {
+        self.put(row);
     }
 
     /// The incarnation that is held of a rollout.
@@ -385,7 +386,8 @@ impl MemoryIndex {
         news
     }
 
-    fn put(&mut self, Row { entry, extra }: &Row) {
+    fn put(&mut self, row: &Row) {
+        let Row { entry, extra } = row;
         let Entry { id, insert, old, insert_lsn, old_lsn, token_count, .. } = *entry;
         let place = self.postings.add(entry.ref_version, entry.born_step, id);
         let sizes = FrameSizes::new(entry.insert_units, entry.old_units);
@@ -399,7 +401,7 @@ impl MemoryIndex {
         if !extra.is_empty() {
             self.extras.insert(slot, *extra);
         }
-        self.live.add(&Row { entry: *entry, extra: *extra });
+        self.live.add(row);
         self.token_total += u64::from(token_count);
     }
 

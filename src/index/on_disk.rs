@@ -1,6 +1,6 @@
 //! The index on disk: a redb file of rows, and the check that it is exactly what was flushed.
 //!
-//! May touch `disk` and redb. No type of redb leaves the index. Knows of the log but numbers: LSNs, segments.
+//! May touch `disk`, `format::resume` and redb. No type of redb leaves the index. Knows of the log but numbers: LSNs, segments.
 //!
 //! Always true:
 //! - K1. A flush is one durable transaction: after a crash the file holds the flushes up to one of them, whole.
@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
+use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, Table, TableDefinition};
 
 use super::backend::{CoveredFile, OpenFile};
 use super::guard::{Failure, drop_guarded, guarded, reject};
@@ -23,6 +23,7 @@ use super::meta::{self, Identity, IndexMeta, Totals};
 use super::row::Row;
 use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::resume::Resume;
 use crate::ids::{Lsn, RolloutId, SegmentId};
 use crate::planted::{Bug, planted};
 
@@ -44,7 +45,7 @@ impl fmt::Display for Rejected {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) identity: Identity,
-    /// The last frame of the log.
+    /// The last frame that the log is known to have.
     pub(crate) log_end: Lsn,
     /// The segments that the manifest lists.
     pub(crate) segments: &'a BTreeSet<SegmentId>,
@@ -139,6 +140,11 @@ impl DiskIndex {
         }
     }
 
+    fn read<T>(&self, read: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Rejected> {
+        let read = || self.db.as_ref().ok_or(reject("closed")).and_then(read);
+        guarded(read).map_err(|failure| Rejected(failure.to_string()))
+    }
+
     /// Closes the file. Dropping it does the same, but tells no error.
     ///
     /// # Errors
@@ -157,14 +163,18 @@ impl Drop for DiskIndex {
     }
 }
 
-/// Loads an index from disk, or says why it is of no use. Reads everything once.
-pub(crate) fn load(
-    disk: &dyn Disk,
-    path: &Path,
+/// An index on disk whose meta record was read, and its rows not yet.
+#[derive(Debug)]
+pub(crate) struct StoredIndex {
+    file: DiskIndex,
     access: Access,
-    expected: &Expected<'_>,
-    cache_bytes: usize,
-) -> Result<Loaded, Rejected> {
+    meta: IndexMeta,
+    /// What the rows must add up to.
+    stated: Totals,
+}
+
+/// Opens an index on disk, or says why it is of no use.
+pub(crate) fn open(disk: &dyn Disk, path: &Path, access: Access, cache_bytes: usize) -> Result<StoredIndex, Rejected> {
     let rejected = |what: &str, error: io::Error| Rejected(format!("{what}: {error}"));
     let file = disk.open(path, access).map_err(|error| rejected("will not open", error))?;
     // Redb would make a new database of an empty file.
@@ -177,14 +187,25 @@ pub(crate) fn load(
     };
     let db = opened.map_err(|failure| Rejected(format!("will not open: {failure}")))?;
     // From here on the file is closed under guard, whatever happens.
-    let mut opened = DiskIndex { db: Some(db), path: path.to_owned(), totals: Totals::default() };
-    let (index, meta, totals) = guarded(|| match &opened.db {
-        Some(db) => read(db, expected),
-        None => Err(Failure::Rejected("closed".to_owned())),
-    })
-    .map_err(|failure| Rejected(failure.to_string()))?;
-    opened.totals = totals;
-    Ok(Loaded { index, meta, disk: (access == Access::ReadWrite).then_some(opened) })
+    let file = DiskIndex { db: Some(db), path: path.to_owned(), totals: Totals::default() };
+    let (meta, stated) = file.read(read_meta)?;
+    Ok(StoredIndex { file, access, meta, stated })
+}
+
+impl StoredIndex {
+    /// Where a recovery may begin in the segment that was being written to.
+    pub(crate) fn resume(&self) -> Option<&Resume> {
+        self.meta.resume.as_ref()
+    }
+
+    /// Loads the rows, or says why they are of no use. Reads everything once.
+    pub(crate) fn load(self, expected: &Expected<'_>) -> Result<Loaded, Rejected> {
+        let Self { mut file, access, meta, stated } = self;
+        check_meta(&meta, expected).map_err(|failure| Rejected(failure.to_string()))?;
+        let index = file.read(|db| rows::read(db, &meta, stated, expected))?;
+        file.totals = stated;
+        Ok(Loaded { index, meta, disk: (access == Access::ReadWrite).then_some(file) })
+    }
 }
 
 /// Opens an existing database, or makes one in an empty file. Every page's checksum is verified first: redb trusts
@@ -233,34 +254,9 @@ fn put(rollouts: &mut Table<'_, u64, &[u8]>, changes: &Changes, totals: &mut Tot
     Ok(())
 }
 
-fn read(db: &Database, expected: &Expected<'_>) -> Result<(MemoryIndex, IndexMeta, Totals), Failure> {
-    let transaction = db.begin_read()?;
-    let stored = transaction.open_table(META)?.get(META_KEY)?.ok_or(reject("no meta record"))?;
-    let (meta, stated) = meta::decode(stored.value()).map_err(|what| reject(format!("meta record: {what}")))?;
-    check_meta(&meta, expected)?;
-    let mut index = MemoryIndex::default();
-    meta.pieces.iter().for_each(|(segment, piece)| index.apply(*segment, piece));
-    let mut totals = Totals::default();
-    for stored in transaction.open_table(ROLLOUTS)?.iter()? {
-        let (key, value) = stored?;
-        let row = Row::decode(value.value()).map_err(|what| reject(format!("row {}: {what}", key.value())))?;
-        check_row(&row, key.value(), &meta, expected)?;
-        totals.add(value.value());
-        if !index.load(&row) {
-            return Err(reject(format!("rollout {} stands twice", row.entry.id)));
-        }
-        if totals.rows > stated.rows {
-            break;
-        }
-    }
-    if totals != stated {
-        let (rows, digest) = (totals.rows, totals.digest);
-        return Err(reject(format!(
-            "{rows} rows with digest {digest:#018x}, meta record says {} with {:#018x}",
-            stated.rows, stated.digest
-        )));
-    }
-    Ok((index, meta, totals))
+fn read_meta(db: &Database) -> Result<(IndexMeta, Totals), Failure> {
+    let stored = db.begin_read()?.open_table(META)?.get(META_KEY)?.ok_or(reject("no meta record"))?;
+    meta::decode(stored.value()).map_err(|what| reject(format!("meta record: {what}")))
 }
 
 fn check_meta(meta: &IndexMeta, expected: &Expected<'_>) -> Result<(), Failure> {
@@ -306,6 +302,8 @@ fn check_frame(
     }
     Ok(())
 }
+
+mod rows;
 
 #[cfg(test)]
 mod tests;

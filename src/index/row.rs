@@ -175,7 +175,8 @@ pub(super) fn seal(out: &mut Vec<u8>) {
     out.extend(crc.to_le_bytes());
 }
 
-fn put_location(out: &mut Vec<u8>, at: Location) {
+/// Appends a location.
+pub(super) fn put_location(out: &mut Vec<u8>, at: Location) {
     out.extend(at.segment.0.to_le_bytes());
     out.extend(at.offset_units.to_le_bytes());
 }
@@ -227,7 +228,12 @@ impl<'a> Fields<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn location(&mut self) -> Result<Location, String> {
+    /// The bytes that are left; none are afterwards.
+    pub(super) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(super) fn location(&mut self) -> Result<Location, String> {
         Ok(Location { segment: SegmentId(self.u32()?), offset_units: self.u32()? })
     }
 }

@@ -75,6 +75,12 @@ impl Slab {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_SLOTS + last.len())
     }
 
+    /// Makes room for so many rollouts more, so that the table is not made again and again while they come.
+    pub(super) fn reserve(&mut self, count: usize) {
+        let chunks = &self.chunks;
+        self.by_id.reserve(count, |slot| mix(at(chunks, *slot).id.get()));
+    }
+
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.chunks.len() * CHUNK_SLOTS * size_of::<Slot>()

@@ -14,7 +14,11 @@ use super::entry::{FirstOld, KlEntry};
 use super::{Entry, Row};
 use crate::disk::map::Map;
 use crate::disk::{Access, Disk, DiskFile, DiskLock, EntryKind, FileSystem, LockError};
+use crate::format::clock::VersionClock;
+use crate::format::counters::Counters;
 use crate::format::entry::{EntryKind as FrameType, FrameEntry, Has};
+use crate::format::manifest::{RetireLine, StateSnapshot};
+use crate::format::resume::{BatchEnd, Resume};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 
 /// A file in memory. It can be told to fail as a full disk does, after some more operations that change it.
@@ -227,4 +231,22 @@ pub(super) fn piece(id: u64, lsn: u64, begin: u64) -> FrameEntry {
         group: None,
         has: Has::default(),
     }
+}
+
+/// A place in a segment, and a state there whose every part is set.
+pub(super) fn resume(segment: u32, lsn: u64) -> Resume {
+    let mut ref_clock = VersionClock::new();
+    ref_clock.follow(4, Some(40));
+    let state = StateSnapshot {
+        lsn: Lsn::new(lsn),
+        clock: Some(12),
+        ref_clock,
+        kl_clock: VersionClock::new(),
+        cursor: Some(b"cursor".to_vec()),
+        id_ceiling: 77,
+        counters: Counters { asked: 5, ..Counters::default() },
+        retire_lines: vec![RetireLine { created_before: 3, lsn: Lsn::new(9), reason: 1 }],
+        sweeps: Vec::new(),
+    };
+    Resume { end: BatchEnd { last: at(segment, 64), header_crc: 0x1234_5678, min_insert_lsn: Lsn::new(2) }, state }
 }

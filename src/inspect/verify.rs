@@ -16,7 +16,7 @@ use crate::log::event::Event;
 use crate::log::seal::read_footer;
 use crate::log::segment::{ReadMode, damage_of, fault_at};
 use crate::log::source::Source;
-use crate::recovery::{Request, Survey, manifests, scan_unsealed};
+use crate::recovery::{Base, Request, Survey, manifests, scan_unsealed};
 
 /// One damaged place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Verifier<'_> {
             read_mode: ReadMode { mapped: false, recheck_always: false },
             index_cache_bytes: 0,
         };
-        Survey::read(&request, manifest.clone())?.check_facts(self.disk)
+        Survey::read(&request, manifest.clone(), &Base::default())?.check_facts(self.disk)
     }
 
     /// Takes damage down; any other error ends the verification.
@@ -192,7 +192,15 @@ impl Verifier<'_> {
         }
         let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);
         let (segment, salt) = (record.id, record.salt);
-        let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
+        let scan = Source {
+            file: &*file,
+            path: &path,
+            segment,
+            salt,
+            start: SEGMENT_HEADER_BYTES as u64,
+            end: file_len,
+            base_lsn,
+        };
         self.header(&scan, record)?;
         match record.state {
             SegmentState::Sealed { footer_crc, .. } => {

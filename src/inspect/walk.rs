@@ -52,7 +52,7 @@ pub(crate) fn walk(
             Ok(header) => header,
             Err(Refused::Disk(error)) => return Err(error),
             Err(Refused::Frame(fault)) => {
-                let next = scan.frame_behind(offset, |_| true)?.map_or(frames.end, |next| next.min(frames.end));
+                let next = scan.frame_behind(offset, |_| true, &mut 0)?.map_or(frames.end, |next| next.min(frames.end));
                 visit(Step::Lost { offset, next, fault })?;
                 offset = next;
                 continue;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES};
 use crate::format::kind::FrameFlags;
 use crate::format::names::segment_file_name;
+use crate::format::resume::BatchEnd;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::ids::{Location, Lsn};
 use crate::log::event::{Event, NewFrame, frame_units};
@@ -65,15 +66,17 @@ impl Active {
     }
 
     /// Writes one batch after the last one, in one vectored write: nothing is copied. `events` go with `frames` one to
-    /// one and carry the LSNs; the entries among them learn where their frames lie.
+    /// one and carry the LSNs; the entries among them learn where their frames lie. Returns how the log ends now.
     pub(crate) fn append(
         &mut self,
         frames: &[NewFrame<'_>],
         events: &mut [Event],
         first_lsn: Lsn,
         durable_lsn: Lsn,
-    ) -> Result<()> {
+    ) -> Result<BatchEnd> {
         let headers = self.place(frames, events, first_lsn, durable_lsn)?;
+        let (last, header) = headers.last().ok_or_else(|| Error::invalid("no frames in a batch"))?;
+        let (last, header_crc) = (self.location(*last)?, crc32fast::hash(header));
         let mut slices = Vec::with_capacity(frames.len() * 6);
         for (frame, (_, header)) in frames.iter().zip(&headers) {
             slices.push(IoSlice::new(header));
@@ -96,7 +99,7 @@ impl Active {
         if self.is_own {
             self.segment.mark_own(self.end);
         }
-        Ok(())
+        Ok(BatchEnd { last, header_crc, min_insert_lsn: self.footer.min_insert_lsn() })
     }
 
     /// Gives each frame its place and header.
@@ -119,8 +122,7 @@ impl Active {
             if at + 1 == frames.len() {
                 flags = flags.with(FrameFlags::BATCH_END);
             }
-            let location = Location::at(self.segment.id, offset)
-                .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
+            let location = self.location(offset)?;
             if let Event::Rollout(entry) = event {
                 entry.offset_units = location.offset_units;
                 entry.frame_units = frame_units(frame.frame_len());
@@ -131,6 +133,11 @@ impl Active {
             lsn = lsn.next();
         }
         Ok(headers)
+    }
+
+    fn location(&self, offset: u64) -> Result<Location> {
+        let full = || Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id));
+        Location::at(self.segment.id, offset).ok_or_else(full)
     }
 
     /// Copies the whole frames of a batch from another segment, with their LSNs. `read` fills a buffer from the source.
@@ -144,8 +151,7 @@ impl Active {
         const CHUNK_BYTES: u64 = 1 << 20;
         self.is_own = false;
         let offset = self.end;
-        let location = Location::at(self.segment.id, offset)
-            .ok_or_else(|| Error::invalid(format!("segment {} is full at byte {offset}", self.segment.id)))?;
+        let location = self.location(offset)?;
         if let Event::Rollout(entry) = event {
             entry.offset_units = location.offset_units;
         }

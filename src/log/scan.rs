@@ -1,4 +1,4 @@
-//! Reading a segment from its first frame to its last whole batch.
+//! Reading a segment from its first frame, or from one behind it that begins a batch, to its last whole batch.
 //!
 //! Always true:
 //! - C1. A batch is delivered whole or not at all.
@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::format::fault::Fault;
 use crate::format::frame::{FRAME_ALIGN, FrameHeader, HEADER_BYTES, could_be_header};
 use crate::format::kind::FrameFlags;
-use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::Lsn;
 use crate::log::check::{Refused, ScannedFrame};
 use crate::log::source::{CHUNK_BYTES, Source};
@@ -45,10 +44,9 @@ pub(crate) struct Stop {
 impl Source<'_> {
     /// Visits the frames of every whole batch in order.
     pub(crate) fn run(&self, mut visit: impl FnMut(ScannedFrame) -> Result<()>) -> Result<Tail> {
-        let start = SEGMENT_HEADER_BYTES as u64;
-        let mut tail = Tail { end: start, end_lsn: Lsn::NONE, attested: Lsn::NONE, stopped: None, bytes_read: 0 };
+        let mut tail = Tail { end: self.start, end_lsn: Lsn::NONE, attested: Lsn::NONE, stopped: None, bytes_read: 0 };
         let mut batch = Vec::new();
-        let mut offset = start;
+        let mut offset = self.start;
         let mut expected = self.base_lsn;
         while offset < self.end {
             let frame = self
@@ -81,14 +79,18 @@ impl Source<'_> {
 
     /// The first place behind `offset` with a whole header that `accepts` takes. Headers are seeded by their place, so
     /// that no array's bytes are taken for one.
-    pub(crate) fn frame_behind(&self, offset: u64, accepts: impl Fn(&FrameHeader) -> bool) -> Result<Option<u64>> {
-        let mut bytes_read = 0;
+    pub(crate) fn frame_behind(
+        &self,
+        offset: u64,
+        accepts: impl Fn(&FrameHeader) -> bool,
+        bytes_read: &mut u64,
+    ) -> Result<Option<u64>> {
         let mut chunk_start = offset.next_multiple_of(FRAME_ALIGN);
         while chunk_start < self.end {
             // Overlap by a header, so that one that straddles two chunks is seen.
             let len = (CHUNK_BYTES + HEADER_BYTES as u64).min(self.end - chunk_start);
             let mut chunk = vec![0; usize::try_from(len).unwrap_or(0)];
-            self.read(&mut chunk, chunk_start, &mut bytes_read)?;
+            self.read(&mut chunk, chunk_start, bytes_read)?;
             for (unit, candidate) in chunk.windows(HEADER_BYTES).step_by(UNIT).enumerate() {
                 let at = chunk_start + unit as u64 * FRAME_ALIGN;
                 if !could_be_header(candidate) || at <= offset {

@@ -26,6 +26,7 @@ pub(crate) struct FooterBuilder {
     hash: HeaderHash,
     min_lsn: Lsn,
     max_lsn: Lsn,
+    min_insert_lsn: Lsn,
     entries: Vec<FrameEntry>,
     retired: Vec<RetiredEntry>,
     used: Vec<UsedEntry>,
@@ -40,6 +41,7 @@ impl FooterBuilder {
             hash: HeaderHash::new(),
             min_lsn: Lsn::NONE,
             max_lsn: Lsn::NONE,
+            min_insert_lsn: Lsn::NONE,
             entries: Vec::new(),
             retired: Vec::new(),
             used: Vec::new(),
@@ -54,7 +56,10 @@ impl FooterBuilder {
         self.hash.update(header);
         self.max_lsn = self.max_lsn.max(lsn);
         match event {
-            Event::Rollout(entry) => self.entries.push(*entry),
+            Event::Rollout(entry) => {
+                self.min_insert_lsn = lowest(self.min_insert_lsn, entry.insert_lsn);
+                self.entries.push(*entry);
+            }
             Event::Retire { victims, .. } => {
                 let retired =
                     victims.iter().map(|victim| RetiredEntry { id: victim.id, insert_lsn: victim.insert_lsn, lsn });
@@ -72,7 +77,7 @@ impl FooterBuilder {
 
     /// The lowest incarnation that a frame of this segment belongs to; [`Lsn::NONE`] where none does.
     pub(crate) fn min_insert_lsn(&self) -> Lsn {
-        self.entries.iter().map(|entry| entry.insert_lsn).min().unwrap_or(Lsn::NONE)
+        self.min_insert_lsn
     }
 
     /// The greatest number of bytes that the footer takes, with so many rows more.
@@ -114,6 +119,11 @@ impl FooterBuilder {
         Footer { entries: self.entries, retired: self.retired, used: self.used, .. } = footer;
         (encoded.bytes, encoded.trailer.crc)
     }
+}
+
+/// The lower of two numbers, where [`Lsn::NONE`] is none.
+pub(crate) fn lowest(a: Lsn, b: Lsn) -> Lsn {
+    if a == Lsn::NONE || b == Lsn::NONE { a.max(b) } else { a.min(b) }
 }
 
 /// Reads the footer of a sealed segment of `len` bytes, whose checksum the manifest says to be `footer_crc`. Counts what

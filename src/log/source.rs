@@ -17,9 +17,11 @@ pub(crate) struct Source<'a> {
     pub(crate) path: &'a Path,
     pub(crate) segment: SegmentId,
     pub(crate) salt: u64,
+    /// Where the first frame to be read lies.
+    pub(crate) start: u64,
     /// Where to stop: the end of the file, or of what a cut segment counts.
     pub(crate) end: u64,
-    /// The LSN of the first frame; `None` where any will do.
+    /// The LSN of that frame; `None` where any will do.
     pub(crate) base_lsn: Option<Lsn>,
 }
 

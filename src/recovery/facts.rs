@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Listed;
+use super::base::Begin;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::entry::FrameEntry;
@@ -10,6 +11,7 @@ use crate::format::footer::RetiredEntry;
 use crate::format::manifest::{SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
 use crate::ids::{Lsn, RolloutId};
+use crate::log::check::ScannedFrame;
 use crate::log::event::{Event, Incarnation};
 use crate::log::seal::{FooterBuilder, read_footer};
 
@@ -24,7 +26,11 @@ pub(crate) struct Facts {
 /// Reads a finished segment of the store in `dir`, which its writer knows to be listed.
 pub(crate) fn of_record(disk: &dyn Disk, dir: &Path, record: &SegmentRecord) -> Result<Facts> {
     let path = dir.join(segment_file_name(record.id));
-    read(disk, &Listed { record: *record, path, file_len: 0, is_buffered: false }, &mut 0)
+    read(
+        disk,
+        &Listed { record: *record, path, file_len: 0, is_buffered: false, begin: Begin::at_start(record.base_lsn) },
+        &mut 0,
+    )
 }
 
 /// Reads a sealed or cut segment.
@@ -50,33 +56,47 @@ pub(super) fn read(disk: &dyn Disk, listed: &Listed, bytes_read: &mut u64) -> Re
     }
 }
 
-/// Reads every frame below `end`, or up to where a footer begins.
+impl Facts {
+    /// What these frames say.
+    pub(super) fn of(frames: Vec<ScannedFrame>) -> Self {
+        let mut facts = Self::default();
+        frames.into_iter().for_each(|frame| facts.add(frame.header.lsn, frame.event));
+        facts
+    }
+
+    fn add(&mut self, lsn: Lsn, event: Event) {
+        match event {
+            Event::Rollout(entry) => self.entries.push(entry),
+            Event::Retire { victims, .. } => {
+                let retired = |Incarnation { id, insert_lsn }: Incarnation| RetiredEntry { id, insert_lsn, lsn };
+                self.retired.extend(victims.into_iter().map(retired));
+            }
+            Event::Tally { used, .. } => self.used.extend(used.iter().map(|id| (*id, lsn))),
+            _ => {}
+        }
+    }
+}
+
+/// Reads every frame below `end`, or up to where a footer begins; of a segment that is begun behind its start, those from there
+/// on.
 fn scan(listed: &Listed, file: &dyn DiskFile, end: u64, bytes_read: &mut u64) -> Result<Facts> {
     let mut facts = Facts::default();
     let mut footer = FooterBuilder::new(listed.record.id, listed.record.salt);
     let scan = listed.scan(file, end);
     let tail = scan.run(|frame| {
         footer.add(frame.header.lsn, &frame.header.encode(&scan.seed(frame.offset)), &frame.event);
-        match frame.event {
-            Event::Rollout(entry) => facts.entries.push(entry),
-            Event::Retire { victims, .. } => {
-                let lsn = frame.header.lsn;
-                let retired = |Incarnation { id, insert_lsn }: Incarnation| RetiredEntry { id, insert_lsn, lsn };
-                facts.retired.extend(victims.into_iter().map(retired));
-            }
-            Event::Tally { used, .. } => facts.used.extend(used.iter().map(|id| (*id, frame.header.lsn))),
-            _ => {}
-        }
+        facts.add(frame.header.lsn, frame.event);
         Ok(())
     })?;
     *bytes_read += tail.bytes_read;
+    let known = if listed.begin.is_behind_start() { listed.begin.lsn } else { Lsn::NONE };
     let whole = match listed.record.state {
         // The frames make the footer that the manifest knows: none of them is missing, the last one neither.
         SegmentState::Sealed { len, footer_crc } => {
             let (bytes, crc) = footer.encode(tail.end);
             (tail.end.saturating_add(bytes.len() as u64), crc) == (len, footer_crc)
         }
-        SegmentState::Cut { end_lsn, .. } => tail.end_lsn == end_lsn,
+        SegmentState::Cut { end_lsn, .. } => tail.end_lsn.max(known) == end_lsn,
         SegmentState::Active => true,
     };
     if whole {

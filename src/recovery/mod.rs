@@ -6,10 +6,11 @@
 //! - R1. Reading alone decides what the state is; [`Survey::settle`] writes afterwards, and a crash within it changes no answer.
 //! - R2. What is missing or short is an error that names it, never an empty store.
 //! - R3. A bad frame that a later one attests is damage; any other is a torn tail.
-//! - R4. The index saves reading and never decides.
+//! - R4. The index saves reading and never decides: without it the same state is found, by reading more.
 //! - R5. A frame that the index already reflects tells nothing but a newer place of itself: the retirement of its rollout may
 //!   lie in a segment that is not read, or have been dropped.
 
+mod base;
 pub(crate) mod epoch;
 pub(crate) mod facts;
 pub(crate) mod manifests;
@@ -17,25 +18,29 @@ mod progress;
 mod settle;
 mod tail;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Damage, Error, Result};
 use crate::format::entry::FrameEntry;
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
-use crate::format::names::{INDEX, segment_file_name};
+use crate::format::names::segment_file_name;
 use crate::format::segment::{BUFFERED, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
-use crate::ids::{Lsn, RolloutId, SegmentId};
-use crate::index::{self, DiskIndex, Expected, Identity, MemoryIndex, Replay};
+use crate::ids::{Lsn, RolloutId};
+use crate::index::{DiskIndex, MemoryIndex, Replay};
 use crate::log::event::{Event, Incarnation};
 use crate::log::segment::{ReadMode, Segment, fault_at};
 use crate::log::source::Source;
 use crate::planted::{Bug, planted};
 use crate::state::State;
 
+pub(crate) use base::Base;
+use base::Begin;
+use facts::Facts;
 use progress::Progress;
 use tail::UnsealedTail;
 pub(crate) use tail::scan_unsealed;
@@ -68,7 +73,7 @@ pub(crate) struct Request<'a> {
 #[derive(Debug)]
 pub(crate) struct Survey {
     manifest: Manifest,
-    /// The state as of the manifest.
+    /// The state as of the manifest, or where the unsealed segment is begun.
     state: State,
     listed: Vec<Listed>,
     /// What the segment that was being written to holds; `None` after a clean close.
@@ -84,6 +89,8 @@ struct Listed {
     file_len: u64,
     /// Whether commits may have been acknowledged in it before they were durable.
     is_buffered: bool,
+    /// Where its reading begins: what lies in front, the index reflects.
+    begin: Begin,
 }
 
 impl Listed {
@@ -92,18 +99,26 @@ impl Listed {
     }
 
     fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Source<'a> {
-        let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.record.base_lsn);
-        Source { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
+        let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.begin.lsn.next());
+        let (segment, salt, start) = (self.record.id, self.record.salt, self.begin.offset);
+        Source { file, path: &self.path, segment, salt, start, end, base_lsn }
     }
 }
 
 impl Survey {
-    /// Reads what this manifest lists. Writes nothing.
-    pub(crate) fn read(request: &Request<'_>, manifest: Manifest) -> Result<Self> {
+    /// Reads what this manifest lists, as far as the index does not spare it. Writes nothing.
+    pub(crate) fn read(request: &Request<'_>, manifest: Manifest, base: &Base) -> Result<Self> {
         let mut log_bytes_read = 0;
         let open = |record: &SegmentRecord| open_listed(request, record, &mut log_bytes_read);
-        let listed: Vec<Listed> = manifest.segments.iter().map(open).collect::<Result<_>>()?;
-        let state = State::from_snapshot(manifest.state.clone());
+        let mut listed: Vec<Listed> = manifest.segments.iter().map(open).collect::<Result<_>>()?;
+        let mut state = &manifest.state;
+        for listed in &mut listed {
+            let Some(begun) = base.begun(&listed.record) else { continue };
+            listed.begin = begun.begin;
+            // The manifest may have been written again since.
+            state = if begun.state.lsn > state.lsn { &begun.state } else { state };
+        }
+        let state = State::from_snapshot(state.clone());
         let active = listed.iter().find(|listed| listed.record.state == SegmentState::Active);
         let tail = active.map(|listed| tail::read(request.disk, listed, state.lsn)).transpose()?;
         log_bytes_read += tail.as_ref().map_or(0, |tail| tail.bytes_read);
@@ -137,7 +152,7 @@ impl Survey {
     pub(crate) fn end_state(&self) -> State {
         let mut state = self.state.clone();
         for frame in self.tail.iter().flat_map(|tail| &tail.frames) {
-            // The manifest already reflects frames up to its own LSN.
+            // The manifest may reflect some of them already.
             if frame.header.lsn > state.lsn {
                 state.apply(frame.header.lsn, &frame.event);
             }
@@ -145,21 +160,23 @@ impl Survey {
         state
     }
 
-    /// Loads the index, or rebuilds it, and brings both index and state up to the end of the log.
-    pub(crate) fn load(self, request: &Request<'_>) -> Result<Recovered> {
+    /// Takes the index, or rebuilds it, and brings both index and state up to the end of the log.
+    pub(crate) fn load(self, request: &Request<'_>, mut base: Base) -> Result<Recovered> {
         let state = self.end_state();
         let Self { manifest, listed, tail, mut log_bytes_read, .. } = self;
-        let Base { index, disk_index, applied, covered } = load_index(request, &manifest, state.lsn);
-        let uncovered =
-            |listed: &&Listed| listed.record.state != SegmentState::Active && !covered.contains(&listed.record.id);
-        let uncovered: Vec<&Listed> = listed.iter().filter(uncovered).collect();
-        let mut index = fill(request.disk, index, applied, &uncovered, tail.as_ref(), &mut log_bytes_read)?;
+        log_bytes_read += base.log_bytes_read;
+        let is_uncovered =
+            |listed: &&Listed| listed.record.state != SegmentState::Active && !base.covered.contains(&listed.record.id);
+        let uncovered: Vec<&Listed> = listed.iter().filter(is_uncovered).collect();
+        let index = std::mem::take(&mut base.index);
+        let read = |listed: &Listed| base.facts(request.disk, listed, &mut log_bytes_read);
+        let mut index = fill(index, base.applied, &uncovered, tail.as_ref(), read)?;
         for line in &state.retire_lines {
             index.retire_created_before(line.created_before, line.lsn);
         }
         let segments = listed.iter().map(|listed| open_segment(request, listed, tail.as_ref()));
         let segments = segments.collect::<Result<_>>()?;
-        Ok(Recovered { manifest, state, index, disk_index, segments, log_bytes_read })
+        Ok(Recovered { manifest, state, index, disk_index: base.disk_index, segments, log_bytes_read })
     }
 }
 
@@ -197,54 +214,23 @@ fn open_listed(request: &Request<'_>, record: &SegmentRecord, bytes_read: &mut u
         return Err(Error::damaged(Damage { file: path, offset: 0, expected, found }));
     }
     let is_buffered = header.compatible_features & BUFFERED != 0;
-    Ok(Listed { record: *record, path, file_len, is_buffered })
-}
-
-/// What the index on disk says; nothing where it is of no use.
-#[derive(Debug, Default)]
-struct Base {
-    index: MemoryIndex,
-    disk_index: Option<DiskIndex>,
-    /// The index reflects every frame up to this one.
-    applied: Lsn,
-    /// Segments that need not be read.
-    covered: BTreeSet<SegmentId>,
-}
-
-fn load_index(request: &Request<'_>, manifest: &Manifest, log_end: Lsn) -> Base {
-    let segments = manifest.segments.iter().map(|record| record.id).collect();
-    let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
-    let expected = Expected { identity, log_end, segments: &segments };
-    let path = request.dir.join(INDEX);
-    match index::load(request.disk, &path, request.access, &expected, request.index_cache_bytes) {
-        Ok(loaded) => Base {
-            index: loaded.index,
-            disk_index: loaded.disk,
-            applied: loaded.meta.applied_lsn,
-            covered: loaded.meta.covered.into_iter().collect(),
-        },
-        Err(reason) => {
-            tracing::info!(index = %path.display(), %reason, "the index is rebuilt from the log");
-            Base::default()
-        }
-    }
+    Ok(Listed { record: *record, path, file_len, is_buffered, begin: Begin::at_start(record.base_lsn) })
 }
 
 /// Brings an index up to the end of the log. Retirements are collected first: a frame of a retired rollout must not
 /// bring it back, wherever the two lie.
 fn fill(
-    disk: &dyn Disk,
     base: MemoryIndex,
     applied: Lsn,
     uncovered: &[&Listed],
     tail: Option<&UnsealedTail>,
-    bytes_read: &mut u64,
+    mut read: impl FnMut(&Listed) -> Result<Rc<Facts>>,
 ) -> Result<MemoryIndex> {
     let mut ended = Ended::default();
     // Each is read twice.
     let mut progress = Progress::new(uncovered.len() * 2);
     for listed in uncovered.iter().filter(|_| !planted(Bug::ForgetRetirements)) {
-        for victim in facts::read(disk, listed, bytes_read)?.retired {
+        for victim in &read(listed)?.retired {
             ended.add(Incarnation { id: victim.id, insert_lsn: victim.insert_lsn });
         }
         progress.step();
@@ -267,9 +253,9 @@ fn fill(
         }
     };
     for listed in uncovered {
-        let facts = facts::read(disk, listed, bytes_read)?;
+        let facts = read(listed)?;
         facts.entries.iter().for_each(|entry| apply(listed.record.id, entry));
-        used.extend(facts.used);
+        used.extend(&facts.used);
         progress.step();
     }
     for (segment, frame) in tail_frames() {

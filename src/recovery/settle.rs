@@ -4,8 +4,11 @@
 //! such pages for clean. So they are never trusted where they lie: they are copied, with their LSNs, to a new segment
 //! that is sealed before anyone is served from it. The old file stays as it is, since a checkpoint may link it.
 
+use std::rc::Rc;
+
+use super::facts::Facts;
 use super::tail::UnsealedTail;
-use super::{Listed, Request, Survey, epoch, manifests};
+use super::{Base, Listed, Request, Survey, epoch, manifests};
 use crate::disk::Access;
 use crate::error::{Error, Result};
 use crate::format::kind::FrameFlags;
@@ -14,6 +17,7 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, SegmentId};
 use crate::log::active::Active;
 use crate::log::check::ScannedFrame;
+use crate::log::seal::lowest;
 use crate::planted::{Bug, planted};
 
 impl Survey {
@@ -22,11 +26,18 @@ impl Survey {
         self.tail.is_none()
     }
 
-    /// Leaves no segment unsealed: writes the next manifest generation, which the store is then read by again. Numbers
-    /// from `next_segment` on were never used; `salt` is random.
-    pub(crate) fn settle(self, request: &Request<'_>, next_segment: SegmentId, salt: u64) -> Result<Manifest> {
+    /// Leaves no segment unsealed: writes the next manifest generation, which the store is then read by again; what was read
+    /// of the log stays known to `base`. Numbers from `next_segment` on were never used; `salt` is random.
+    pub(crate) fn settle(
+        self,
+        request: &Request<'_>,
+        next_segment: SegmentId,
+        salt: u64,
+        base: &mut Base,
+    ) -> Result<Manifest> {
         let state = self.end_state();
-        let Self { mut manifest, listed, tail, .. } = self;
+        let Self { mut manifest, listed, tail, log_bytes_read, .. } = self;
+        base.log_bytes_read += log_bytes_read;
         let Some(mut tail) = tail else { return Ok(manifest) };
         let Some(source) = listed.iter().find(|listed| listed.record.id == tail.segment) else { return Ok(manifest) };
         if tail.torn_bytes > 0 {
@@ -36,9 +47,9 @@ impl Survey {
         let unattested = tail.frames.split_off(cut.frames);
         manifest.segments.retain(|record| record.id != tail.segment);
         // A segment that holds nothing is let go; its number stays used.
-        if cut.frames > 0 {
+        if cut.end > SEGMENT_HEADER_BYTES as u64 {
             let state = SegmentState::Cut { end: cut.end, end_lsn: cut.end_lsn };
-            let min_insert_lsn = min_insert_lsn(&tail.frames);
+            let min_insert_lsn = min_insert_lsn(tail.begin.min_insert_lsn, &tail.frames);
             manifest.list(SegmentRecord { state, min_insert_lsn, ..source.record });
         }
         manifest.next_segment_id = next_segment.0;
@@ -58,6 +69,7 @@ impl Survey {
         }
         manifest.generation += 1;
         manifests::write(request.disk, request.dir, &manifest)?;
+        base.cut = Some((tail.segment, Rc::new(Facts::of(tail.frames))));
         Ok(manifest)
     }
 }
@@ -81,6 +93,7 @@ impl Cut {
                 end: frame.offset.saturating_add(frame.header.frame_len()),
                 end_lsn: frame.header.lsn,
             },
+            None if tail.begin.is_behind_start() => Self { frames: 0, end: tail.begin.offset, end_lsn: tail.begin.lsn },
             None => Self { frames: 0, end: SEGMENT_HEADER_BYTES as u64, end_lsn: Lsn::NONE },
         }
     }
@@ -130,7 +143,7 @@ fn write_again(
     })
 }
 
-fn min_insert_lsn(frames: &[ScannedFrame]) -> Lsn {
-    let incarnations = frames.iter().map(|frame| frame.header.insert_lsn).filter(|lsn| *lsn != Lsn::NONE);
-    incarnations.min().unwrap_or(Lsn::NONE)
+/// The lowest incarnation of these frames and of those in front of them.
+fn min_insert_lsn(in_front: Lsn, frames: &[ScannedFrame]) -> Lsn {
+    frames.iter().map(|frame| frame.header.insert_lsn).fold(in_front, lowest)
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::resume::BatchEnd;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
 use crate::log::segment::{ReadMode, Segment};
@@ -71,6 +72,8 @@ pub(crate) struct Published {
     pub(crate) segments: BTreeMap<SegmentId, Arc<Segment>>,
     /// The segment that is written to; all others are finished.
     pub(crate) active: Option<SegmentId>,
+    /// How the log ends in that segment; `None` where it holds no batch that readers see.
+    pub(crate) log_end: Option<BatchEnd>,
 }
 
 impl Published {

@@ -1,15 +1,17 @@
 //! The index on disk, written behind: a commit never waits for it, and memory never grows with its failures.
 //!
 //! Always true:
-//! - I1. What a flush commits is the rows as of one LSN, which is durable in the log before.
+//! - I1. What a flush commits is the rows and the state as of one LSN, which is durable in the log before.
 //! - I2. While there is no file to write changes to, none are listed: it is made of all rows.
 //! - I3. The index's lock is held for the ids of all rows, or for some rows, never for all rows.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names::INDEX;
+use crate::format::resume::Resume;
 use crate::ids::RolloutId;
 use crate::index::{DiskIndex, Identity, IndexMeta, Part};
 use crate::limits;
@@ -46,6 +48,8 @@ pub(crate) struct Flusher {
     file: Mutex<Option<DiskIndex>>,
     /// Flushes that failed in a row.
     failures: AtomicU32,
+    /// Bytes of the log that readers see and the last flush did not.
+    bytes_behind: AtomicU64,
 }
 
 impl Flusher {
@@ -56,14 +60,17 @@ impl Flusher {
         file: Option<DiskIndex>,
         options: FlushOptions,
     ) -> Self {
-        let (waker, failures) = (Waker::default(), AtomicU32::new(0));
-        Self { identity, path: dir.join(INDEX), waker, options, file: Mutex::new(file), failures }
+        let (waker, failures, bytes_behind) = (Waker::default(), AtomicU32::new(0), AtomicU64::new(0));
+        Self { identity, path: dir.join(INDEX), waker, options, file: Mutex::new(file), failures, bytes_behind }
     }
 
-    /// Changes that make a flush due: more of them after each failed one, so that it is not tried again at every commit.
-    pub(crate) fn due_at(&self) -> usize {
+    /// Whether a flush is due at so many changes, with so many more bytes of the log: more of them after each failed one,
+    /// so that it is not tried again at every commit.
+    pub(crate) fn is_due(&self, changes: usize, bytes: u64) -> bool {
+        let bytes_behind = self.bytes_behind.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let failures = self.failures.load(Ordering::Relaxed).min(limits::INDEX_BACKOFF_MAX);
-        self.options.changes.saturating_mul(1 << failures)
+        changes >= self.options.changes.saturating_mul(1 << failures)
+            || bytes_behind >= limits::INDEX_FLUSH_BYTES << failures
     }
 
     /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
@@ -163,15 +170,18 @@ impl<'a> Rows<'a> {
             let some = self.left.split_off(rest);
             return Ok(Part { changes: self.core.published.read().index.changes_of(&some), last: None });
         }
-        let (changes, meta) = {
+        let (changes, mut meta, state, log_end) = {
             let mut published = self.core.published.write();
             self.take_changed(&mut published)?;
             self.rounds += 1;
             if self.left.len() > limits::INDEX_ENTRIES_AT_A_TIME && self.rounds < ROUNDS_MAX {
                 return Ok(Part::default());
             }
-            (published.index.changes_of(&std::mem::take(&mut self.left)), self.meta(&published))
+            self.core.flusher.bytes_behind.store(0, Ordering::Relaxed);
+            let changes = published.index.changes_of(&std::mem::take(&mut self.left));
+            (changes, self.meta(&published), Arc::clone(&published.state), published.log_end)
         };
+        meta.resume = log_end.map(|end| Resume { end, state: state.to_snapshot() });
         // What readers see of a Buffered store may be ahead of the medium; what the index file says never is.
         if !(planted(Bug::IndexBeforeLog) || planted(Bug::IndexBeforeBufferedLog)) {
             self.core.group.wait_durable(self.core, meta.applied_lsn)?;
@@ -184,6 +194,6 @@ impl<'a> Rows<'a> {
         let covered = published.segments.keys().copied().filter(finished).collect();
         let pieces = published.index.partials.pieces().copied();
         let pieces = pieces.filter(|_| !planted(Bug::IndexWithoutPieces)).collect();
-        IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces }
+        IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces, resume: None }
     }
 }

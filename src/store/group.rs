@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use crate::disk::DiskFile;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::resume::BatchEnd;
 use crate::ids::Lsn;
 use crate::log::event::Event;
 use crate::log::segment::Segment;
@@ -34,6 +35,8 @@ pub(crate) struct Publication {
     pub(crate) segment: Arc<Segment>,
     /// End of the batch in its segment.
     pub(crate) end: u64,
+    /// The same, as a recovery finds it.
+    pub(crate) log_end: BatchEnd,
     pub(crate) events: Vec<Event>,
     pub(crate) state: Arc<State>,
 }
@@ -277,7 +280,8 @@ impl Group {
 
 /// Lets readers see a batch.
 fn publish(core: &Core, publication: Publication) {
-    let Publication { last_lsn, segment, end, events, state } = publication;
+    let Publication { last_lsn, segment, end, log_end, events, state } = publication;
+    let bytes = end.saturating_sub(segment.published_bytes());
     segment.publish(end);
     let mut has_ended = false;
     let changes = {
@@ -314,9 +318,10 @@ fn publish(core: &Core, publication: Publication) {
             core.usage.moved(clock, published.index.live_bytes_total(), has_ended);
         }
         published.state = state;
+        published.log_end = Some(log_end);
         published.index.changes_len()
     };
-    if changes >= core.flusher.due_at() {
+    if core.flusher.is_due(changes, bytes) {
         core.flusher.wake(core);
     }
     if has_ended {

@@ -12,7 +12,7 @@ use crate::index::Identity;
 use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
-use crate::recovery::{Recovered, Request, Survey};
+use crate::recovery::{Base, Recovered, Request, Survey};
 use crate::state::State;
 use crate::store::compact::Compactor;
 use crate::store::core::{Core, Published};
@@ -116,14 +116,15 @@ fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Re
     // must not be lost when what they replace is removed, nor when something is acknowledged below them.
     sync_names_above(disk, &dir.join(LOCK))?;
     let next_segment = Listing::read(disk, dir)?.next_segment(&manifest);
-    let mut survey = Survey::read(request, manifest)?;
+    let mut base = Base::load(request, &manifest);
+    let mut survey = Survey::read(request, manifest, &base)?;
     check_resumed(options, &survey.end_state())?;
     if !survey.is_settled() {
-        let manifest = survey.settle(request, next_segment, random::u64())?;
+        let manifest = survey.settle(request, next_segment, random::u64(), &mut base)?;
         claims = false;
-        survey = Survey::read(request, manifest)?;
+        survey = Survey::read(request, manifest, &base)?;
     }
-    let mut recovered = survey.load(request)?;
+    let mut recovered = survey.load(request, base)?;
     let manifest = &mut recovered.manifest;
     manifest.next_segment_id = next_segment.0.max(manifest.next_segment_id);
     manifests::remove_orphans(disk, dir, manifest)?;
@@ -144,7 +145,8 @@ fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
     let look = || -> Result<Recovered> {
         let manifest = manifests::newest(request.disk, request.dir)?.ok_or_else(|| no_store(request.dir))?;
         check_identity(options, &manifest, request.dir)?;
-        let mut recovered = Survey::read(request, manifest)?.load(request)?;
+        let base = Base::load(request, &manifest);
+        let mut recovered = Survey::read(request, manifest, &base)?.load(request, base)?;
         check_resumed(options, &recovered.state)?;
         recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
         Ok(recovered)
@@ -267,6 +269,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         state: Arc::new(state.clone()),
         segments: segments.into_iter().map(|segment| (segment.id, segment)).collect(),
         active: None,
+        log_end: None,
     };
     Core {
         flusher: Flusher::new(identity, &dir, disk_index, flushing),

@@ -227,7 +227,8 @@ impl Options {
 
     /// Changed index entries that start a flush of the index to its file, in a thread of the store; default
     /// [`limits::INDEX_FLUSH_CHANGES_DEFAULT`](crate::limits::INDEX_FLUSH_CHANGES_DEFAULT). Fewer make an open after a crash
-    /// read less of the log, and the disk write more.
+    /// read less of the log, and the disk write more. [`limits::INDEX_FLUSH_BYTES`](crate::limits::INDEX_FLUSH_BYTES) of the
+    /// log start one too.
     pub fn index_flush_changes(mut self, entries: usize) -> Self {
         self.index_flush_changes = entries;
         self

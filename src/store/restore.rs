@@ -17,7 +17,7 @@ use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
-use crate::recovery::{Request, Survey, epoch};
+use crate::recovery::{Base, Request, Survey, epoch};
 use crate::store::open::{check_empty, no_store};
 use crate::store::options::Options;
 use crate::store::owner::{LockKind, Owner};
@@ -108,7 +108,7 @@ fn survey(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Survey> {
     let read_mode = ReadMode { mapped: false, recheck_always: false };
     let request =
         Request { disk, dir, access: Access::Read, read_mode, index_cache_bytes: limits::INDEX_CACHE_BYTES_DEFAULT };
-    Survey::read(&request, manifest.clone())
+    Survey::read(&request, manifest.clone(), &Base::default())
 }
 
 /// The store that the checkpoint takes the place of, if there is one, and the names in its directory.

@@ -89,7 +89,7 @@ impl Writer {
         let mut append = || active.append(&frames, &mut events, self.next_lsn, durable);
         // The same bytes at the same place: no half of another batch can be left behind them.
         let appended = if frees { core.reserve.retry(&*core.disk, append) } else { append() };
-        appended.map_err(|error| core.group.poison(&error).caused_by(error))?;
+        let log_end = appended.map_err(|error| core.group.poison(&error).caused_by(error))?;
         core.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
         core.usage.settle(&tallied);
         core.usage.dropped(dropped);
@@ -101,6 +101,7 @@ impl Writer {
             last_lsn: self.state.lsn,
             segment: Arc::clone(&active.segment),
             end: active.end,
+            log_end,
             events,
             state: Arc::new(self.state.clone()),
         };
@@ -158,7 +159,10 @@ impl Writer {
         }
         core.group.set_file(Some(Arc::clone(&active.file)));
         self.active = Some(active);
-        core.flusher.wake(core);
+        // The index of a store that begins has nothing to tell yet.
+        if sealed {
+            core.flusher.wake(core);
+        }
         core.compactor.waker.wake();
         Ok(())
     }
@@ -203,7 +207,8 @@ impl Writer {
             }
         }
         core.group.set_file(None);
-        core.published.write().active = None;
+        let mut published = core.published.write();
+        (published.active, published.log_end) = (None, None);
         Ok(true)
     }
 

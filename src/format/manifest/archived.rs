@@ -124,14 +124,7 @@ const _: () = assert!(size_of::<ArchivedManifestRows>() == 272, "the layout has 
 
 impl ManifestRows {
     pub(super) fn of(manifest: &Manifest) -> Self {
-        let Manifest { options, state, .. } = manifest;
-        let retire_line = |line: &RetireLine| RetireLineRow {
-            created_before: line.created_before,
-            lsn: line.lsn.get(),
-            reason: u64::from(line.reason),
-        };
-        let has_clock = if state.clock.is_some() { HAS_CLOCK } else { 0 };
-        let has_cursor = if state.cursor.is_some() { HAS_CURSOR } else { 0 };
+        let options = &manifest.options;
         Self {
             generation: manifest.generation,
             store_uuid: manifest.store_uuid,
@@ -145,27 +138,63 @@ impl ManifestRows {
             max_version_lag: options.max_version_lag,
             step_skew: options.step_skew,
             step_jump_max: options.step_jump_max,
+            segments: manifest.segments.iter().map(SegmentRow::of).collect(),
+            run_identity: manifest.run_identity.clone(),
+            compaction: manifest.compaction.clone(),
+            next_segment_id: manifest.next_segment_id,
+            kind: match manifest.kind {
+                ManifestKind::Live => KIND_LIVE,
+                ManifestKind::Checkpoint => KIND_CHECKPOINT,
+            },
+            ..Self::of_state(&manifest.state)
+        }
+    }
+
+    /// The state alone: everything else is zero or empty.
+    pub(super) fn of_state(state: &StateSnapshot) -> Self {
+        let retire_line = |line: &RetireLine| RetireLineRow {
+            created_before: line.created_before,
+            lsn: line.lsn.get(),
+            reason: u64::from(line.reason),
+        };
+        let has_clock = if state.clock.is_some() { HAS_CLOCK } else { 0 };
+        let has_cursor = if state.cursor.is_some() { HAS_CURSOR } else { 0 };
+        Self {
+            generation: 0,
+            store_uuid: [0; 16],
+            run_uuid: [0; 16],
+            epoch: 0,
+            owner: 0,
+            lsn_ceiling: 0,
+            ref_version_ceiling: 0,
+            kl_version_ceiling: 0,
+            window: 0,
+            max_version_lag: 0,
+            step_skew: 0,
+            step_jump_max: 0,
             state_lsn: state.lsn.get(),
             clock: state.clock.unwrap_or(0),
             id_ceiling: state.id_ceiling,
             ref_clock: ClockRow::of(&state.ref_clock),
             kl_clock: ClockRow::of(&state.kl_clock),
-            segments: manifest.segments.iter().map(SegmentRow::of).collect(),
-            run_identity: manifest.run_identity.clone(),
+            segments: Vec::new(),
+            run_identity: Vec::new(),
             cursor: state.cursor.clone().unwrap_or_default(),
             counters: state.counters.to_values(),
             retire_lines: state.retire_lines.iter().map(retire_line).collect(),
             sweeps: state.sweeps.iter().map(SweepRow::of).collect(),
-            compaction: manifest.compaction.clone(),
-            next_segment_id: manifest.next_segment_id,
+            compaction: Vec::new(),
+            next_segment_id: 0,
             present: has_clock | has_cursor,
-            kind: match manifest.kind {
-                ManifestKind::Live => KIND_LIVE,
-                ManifestKind::Checkpoint => KIND_CHECKPOINT,
-            },
+            kind: KIND_LIVE,
             reserved: [0; 6],
         }
     }
+}
+
+/// Reads the state of such rows, whose checksum holds.
+pub(super) fn decode_state(payload: &[u8]) -> Result<StateSnapshot, Fault> {
+    archive::read::<ArchivedManifestRows>("state", payload)?.state()
 }
 
 /// Reads a payload whose checksum holds. The vectors are no longer than the payload, which lies in memory already.

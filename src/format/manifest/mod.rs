@@ -148,6 +148,27 @@ pub(crate) struct StateSnapshot {
     pub(crate) sweeps: Vec<SweepRecord>,
 }
 
+impl StateSnapshot {
+    /// The bytes of the state alone, without a checksum: a manifest's payload of which all else is zero or empty.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, TooLarge> {
+        let too_large = TooLarge { what: "state", bytes_max: MANIFEST_BYTES_MAX };
+        archive::append(&archived::ManifestRows::of_state(self), Vec::new()).ok_or(too_large)
+    }
+
+    /// Reads the state from bytes whose checksum holds. A copy is made where their address is not a multiple of 8.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let state = archived::decode_state(archive::aligned(bytes, &mut AlignedVec::new()))?;
+        match state.defect() {
+            Some(defect) => Err(Fault::damaged("state", 0, "a state that agrees with itself", defect)),
+            None => Ok(state),
+        }
+    }
+
+    fn defect(&self) -> Option<&'static str> {
+        self.ref_clock.defect().or_else(|| self.kl_clock.defect())
+    }
+}
+
 /// One generation of a store's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -247,7 +268,7 @@ impl Manifest {
         if self.segments.last().is_some_and(|segment| segment.id.0 >= self.next_segment_id) {
             return Some("a segment id that may be given again");
         }
-        self.state.ref_clock.defect().or_else(|| self.state.kl_clock.defect())
+        self.state.defect()
     }
 
     /// What is wrong with its numbers, if anything is: each is below its ceiling, and counting on from there leaves room.

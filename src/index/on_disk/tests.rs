@@ -25,6 +25,7 @@ fn index_meta() -> IndexMeta {
         applied_lsn: APPLIED,
         covered: vec![SegmentId(1), SegmentId(2)],
         pieces: Vec::new(),
+        resume: None,
     }
 }
 
@@ -38,7 +39,7 @@ fn upserts(ids: impl Iterator<Item = u64>) -> Changes {
 
 fn load_from(disk: &MemoryDisk, access: Access) -> Result<Loaded, Rejected> {
     let expected = Expected { identity: IDENTITY, log_end: APPLIED, segments: &segments() };
-    load(disk, path(), access, &expected, limits::INDEX_CACHE_BYTES_DEFAULT)
+    open(disk, path(), access, limits::INDEX_CACHE_BYTES_DEFAULT)?.load(&expected)
 }
 
 fn load_bytes(bytes: Vec<u8>, access: Access) -> Result<Loaded, Rejected> {
@@ -264,7 +265,8 @@ fn f18_f19_an_index_of_another_state_is_rejected_with_the_reason() {
     let all = segments();
     let expected = Expected { identity: IDENTITY, log_end: APPLIED, segments: &all };
     let with = |expected: Expected<'_>| {
-        reason(load(&disk, path(), Access::Read, &expected, limits::INDEX_CACHE_BYTES_DEFAULT))
+        let stored = open(&disk, path(), Access::Read, limits::INDEX_CACHE_BYTES_DEFAULT);
+        reason(stored.and_then(|stored| stored.load(&expected)))
     };
     let store = Identity { store: [0; 16], ..IDENTITY };
     assert_eq!(with(Expected { identity: store, ..expected }), "belongs to another store");

@@ -86,7 +86,15 @@ impl Input {
 
     pub(super) fn source(&self) -> Source<'_> {
         let SegmentRecord { id, salt, .. } = self.record;
-        Source { file: &*self.file, path: &self.path, segment: id, salt, end: self.bytes(), base_lsn: None }
+        Source {
+            file: &*self.file,
+            path: &self.path,
+            segment: id,
+            salt,
+            start: SEGMENT_HEADER_BYTES as u64,
+            end: self.bytes(),
+            base_lsn: None,
+        }
     }
 }
 

@@ -54,7 +54,8 @@ fn plant(dir: &Path, change: impl Fn(&mut [Entry])) {
     let segments: BTreeSet<_> = manifest.segments.iter().map(|record| record.id).collect();
     let expected = Expected { identity, log_end: manifest.state.lsn, segments: &segments };
     let path = dir.join(INDEX);
-    let loaded = index::load(&OsDisk, &path, Access::ReadWrite, &expected, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
+    let stored = index::open(&OsDisk, &path, Access::ReadWrite, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
+    let loaded = stored.load(&expected).unwrap();
     let mut entries: Vec<Entry> = loaded.index.iter().collect();
     entries.sort_by_key(|entry| entry.id);
     change(&mut entries);

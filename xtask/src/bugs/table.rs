@@ -37,6 +37,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("ReuseBufferedNumbers", "D9", "buffered", "d9_numbers_of_commits_that_the_power_took_are_not_given_again"),
     row("IgnoreQuota", "D12", "quota", "d12_a_batch_beyond_the_quota_is_refused_before_anything_is_written"),
     row("BelieveIndexAhead", "D3", UNITS, "index::on_disk::tests::f18_f19_an_index_of_another_state_is_rejected_with_the_reason"),
+    row("BeginAnywhere", "D3", "index_rebuild", "f18_an_index_of_a_log_that_went_another_way_is_not_believed"),
     row("CoverActive", "D1", SHUTTLE, "an_index_flushed_beside_writers_is_the_log"),
     row("LoseWakeup", "D1", SHUTTLE, "every_writer_returns_and_its_batch_is_durable"),
     row("ForgetFailedSync", "D11", "disk_faults", "f09_a_sync_that_fails_once_poisons_the_writer_and_leaves_no_hole"),
