@@ -192,7 +192,7 @@ impl Verifier<'_> {
         }
         let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);
         let (segment, salt) = (record.id, record.salt);
-        let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn };
+        let scan = Source { file: &*file, path: &path, segment, salt, end: file_len, base_lsn, ahead: None };
         self.header(&scan, record)?;
         match record.state {
             SegmentState::Sealed { footer_crc, .. } => {

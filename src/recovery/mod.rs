@@ -93,7 +93,7 @@ impl Listed {
 
     fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Source<'a> {
         let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.record.base_lsn);
-        Source { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn }
+        Source { file, path: &self.path, segment: self.record.id, salt: self.record.salt, end, base_lsn, ahead: None }
     }
 }
 

@@ -146,8 +146,15 @@ impl<'a> Repair<'a> {
             Err(error) => return Err(Error::io("open segment", path, error)),
         };
         let file_len = file.len().map_err(|error| Error::io("tell the length of", path, error))?;
-        let mut scan =
-            Source { file: &*file, path, segment: record.id, salt: record.salt, end: file_len, base_lsn: None };
+        let mut scan = Source {
+            file: &*file,
+            path,
+            segment: record.id,
+            salt: record.salt,
+            end: file_len,
+            base_lsn: None,
+            ahead: None,
+        };
         // Behind the last frame of the segment being written to lies at most a write that was under way. Behind that of a
         // sealed one lies the footer; where that is damaged too, no one knows whether frames are missing before it.
         let mut end_is_known = true;
