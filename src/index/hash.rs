@@ -22,11 +22,11 @@ pub(super) fn digest(bytes: &[u8]) -> u64 {
 }
 
 /// Hash maps keyed by rollout ids and slots. The keys come from the trainer itself, so that a fixed mixer does.
-pub(super) type BuildIdHasher = BuildHasherDefault<IdHasher>;
+pub(crate) type BuildIdHasher = BuildHasherDefault<IdHasher>;
 
 /// A hasher for keys that are one number.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct IdHasher(u64);
+pub(crate) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {

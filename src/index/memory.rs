@@ -108,7 +108,8 @@ impl MemoryIndex {
     /// Takes out every rollout that was created below a step and inserted before a number. O(result).
     pub(crate) fn retire_created_before(&mut self, created_before: u64, lsn: Lsn) {
         let slots = self.by_created.below(created_before, |slot| self.slab.slot(slot).created);
-        for slot in slots {
+        // The last ones first: each is then most often the last in its lists, where no other takes its place.
+        for slot in slots.into_iter().rev() {
             let Slot { id, insert_lsn, .. } = *self.slab.slot(slot);
             if insert_lsn < lsn {
                 self.remove(slot);
@@ -402,8 +403,8 @@ impl MemoryIndex {
         let row = self.row(slot);
         self.live.remove(&row);
         self.slab.remove(slot);
-        self.by_created.remove(created, |slot| self.slab.slot(slot).created);
-        self.by_group.remove(group, |slot| self.slab.slot(slot).group);
+        self.by_created.remove(created, slot, |slot| self.slab.slot(slot).created);
+        self.by_group.remove(group, slot, |slot| self.slab.slot(slot).group);
         self.unlist(place);
         self.extras.remove(&slot);
         self.token_total -= u64::from(token_count);

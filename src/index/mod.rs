@@ -30,6 +30,7 @@ mod slab;
 mod testing;
 
 pub(crate) use entry::{Entry, KlEntry};
+pub(crate) use hash::BuildIdHasher;
 #[cfg(test)]
 pub(crate) use memory::Changes;
 pub(crate) use memory::MemoryIndex;
