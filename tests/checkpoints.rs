@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rollstore::disk::sim::SimDisk;
 use rollstore::{Checkpointed, ErrorKind, NewRollout, Options, Reason, RolloutStore, Stale};
 use rollstore_testkit::scratch::is_written_behind;
+use rollstore_testkit::store::sorted;
 use rollstore_testkit::values::logp;
 
 fn options() -> Options {
@@ -39,7 +40,7 @@ fn answers(store: &RolloutStore) -> String {
     let stats = store.stats().unwrap();
     writeln!(text, "{:?} {:?} {:?}", store.cursor(), store.clock(), stats.counters).unwrap();
     writeln!(text, "{} {} {:?}", stats.live, store.ref_version(), store.ref_version_of(50)).unwrap();
-    writeln!(text, "{:?} {:?}", store.stale(), store.out_of_window(11)).unwrap();
+    writeln!(text, "{:?} {:?}", sorted(store.stale()), sorted(store.out_of_window(11))).unwrap();
     for id in store.ids() {
         let view = store.get(id).unwrap().unwrap();
         let logps = view.old_logps().unwrap();

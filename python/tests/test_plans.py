@@ -95,7 +95,7 @@ def test_results_keep_the_version_of_their_plan(filled: RolloutStore) -> None:
     plan = filled.plan_for([11], 100)
     filled.advance_ref_version(101)
     filled.apply(plan, [ROWS[0]])
-    assert filled[11].ref_version == 0 and filled.stale().tolist() == IDS
+    assert filled[11].ref_version == 0 and sorted(filled.stale()) == IDS
 
 
 def test_get_or_compute_computes_what_is_not_fresh_once(filled: RolloutStore) -> None:
@@ -162,7 +162,7 @@ def test_recompute_keeps_to_its_budget_and_goes_on(store: RolloutStore) -> None:
     store.insert(range(10), 0, completion_ids=tokens(*[4] * 10), old_logps=logps(*[4] * 10), old_version=0)
     store.advance_ref_version(20)
     assert store.recompute(20, 4, forward, micro_batch=3) == (4, 0, 0, 2)
-    assert store.needs_recompute(20).tolist() == list(range(4, 10))
+    assert sorted(store.needs_recompute(20)) == list(range(4, 10))
     assert store.recompute(20, Budget(tokens=9), forward).computed == 2
     assert store.recompute(20, Budget(seconds=60), forward).computed == 4
     assert store.recompute(20, 4, forward) == (0, 0, 0, 0)

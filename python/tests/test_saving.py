@@ -49,7 +49,7 @@ def test_a_trainer_behind_its_store_is_stopped_or_rewinds(store: RolloutStore) -
     with pytest.raises(rollstore.InvalidError, match="restore"):
         store.load_state_dict(later)
     store.load_state_dict(later, created_later="drop")
-    assert store.clock == 137 and store.stale().tolist() == [1, 2]
+    assert store.clock == 137 and sorted(store.stale()) == [1, 2]
     with pytest.raises(rollstore.InvalidError, match="137"):
         store.advance_ref_version(100)
     store.rewind(100, created_later="drop")

@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -181,8 +182,8 @@ impl DiskFile for CountingFile {
         self.inner.write_out()
     }
 
-    fn release_pages(&self) {
-        self.inner.release_pages();
+    fn release_pages(&self, bytes: Range<u64>) {
+        self.inner.release_pages(bytes);
     }
 
     fn map(&self, capacity: u64) -> io::Result<Option<Map>> {

@@ -26,6 +26,7 @@ pub mod sim;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,9 +105,9 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Lets go of what the system keeps of the file in memory, as far as it is written out and not mapped. Advice: a system
-    /// without it does nothing.
-    fn release_pages(&self) {}
+    /// Lets go of what the system keeps in memory of these bytes of the file, as far as they are written out and not mapped.
+    /// Advice: a system without it does nothing. It takes time by the length, whatever is kept.
+    fn release_pages(&self, _bytes: Range<u64>) {}
 
     /// Maps `capacity` bytes for reading, which may reach beyond the end of the file: the bytes up to the file's length
     /// may be read, those beyond must not be touched until the file has grown over them. `None` where this file cannot

@@ -18,6 +18,8 @@ mod write_out;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -249,9 +251,12 @@ impl DiskFile for OsFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn release_pages(&self) {
-        // A file system that takes no advice goes without.
-        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    fn release_pages(&self, bytes: Range<u64>) {
+        // A length of none would reach to the end of the file.
+        if let Some(len) = bytes.end.checked_sub(bytes.start).and_then(NonZeroU64::new) {
+            // A file system that takes no advice goes without.
+            let _ = rustix::fs::fadvise(&self.file, bytes.start, Some(len), rustix::fs::Advice::DontNeed);
+        }
     }
 
     fn map(&self, capacity: u64) -> io::Result<Option<Map>> {

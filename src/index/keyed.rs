@@ -46,13 +46,14 @@ impl Keyed {
     }
 
     /// Takes out a slot, which has forgotten its list by now; `remembers` tells the list that a slot
-    /// remembers.
-    pub(super) fn remove(&mut self, list: u32, remembers: impl Fn(u32) -> u32) {
+    /// remembers. Those that came last and leave first leave nothing to tidy.
+    pub(super) fn remove(&mut self, list: u32, slot: u32, remembers: impl Fn(u32) -> u32) {
         if list == NO_LIST {
             return;
         }
         let members = &mut self.lists[list as usize];
         members.live -= 1;
+        members.slots.pop_if(|last| *last == slot);
         let live = members.live as usize;
         if live == 0 {
             members.slots = Vec::new();
@@ -158,7 +159,7 @@ mod tests {
         fn remove(&mut self, slot: usize) {
             let list = std::mem::replace(&mut self.remembered[slot], NO_LIST);
             let remembered = &self.remembered;
-            self.keyed.remove(list, |slot| remembered[slot as usize]);
+            self.keyed.remove(list, u32::try_from(slot).unwrap(), |slot| remembered[slot as usize]);
         }
 
         fn below(&self, bound: u64) -> Vec<u32> {
@@ -185,6 +186,16 @@ mod tests {
         assert_eq!((model.members(1), model.members(7)), (vec![1], vec![0]));
         assert_eq!((model.below(7), model.below(8)), (vec![1], vec![1, 0]));
         assert_eq!((model.keyed.count_below(7), model.keyed.count_below(8)), (1, 2));
+    }
+
+    #[test]
+    fn those_that_came_last_leave_at_once() {
+        let mut model = Model::default();
+        (0..100).for_each(|slot| model.add(3, slot));
+        (60..100).rev().for_each(|slot| model.remove(slot));
+        assert_eq!(model.keyed.lists[0].slots.len(), 60);
+        model.remove(0);
+        assert_eq!(model.members(3), (1..60).collect::<Vec<_>>());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::hash::BuildIdHasher;
 use super::keyed::{Keyed, NO_LIST};
 use super::live::LiveUnits;
 use super::partials::Partials;
-use super::postings::{Place, PostingList, Postings, in_order};
+use super::postings::{Place, PostingList, Postings};
 use super::row::Row;
 use super::slab::{Slab, Slot, bits};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
@@ -116,7 +116,8 @@ impl MemoryIndex {
     /// Takes out every rollout that was created below a step and inserted before a number. O(result).
     pub(crate) fn retire_created_before(&mut self, created_before: u64, lsn: Lsn) {
         let slots = self.by_created.below(created_before, |slot| self.slab.slot(slot).created);
-        for slot in slots {
+        // The last ones first: each is then most often the last in its lists, where no other takes its place.
+        for slot in slots.into_iter().rev() {
             let Slot { id, insert_lsn, .. } = *self.slab.slot(slot);
             if insert_lsn < lsn {
                 self.remove(slot);
@@ -218,40 +219,42 @@ impl MemoryIndex {
         news
     }
 
-    /// The rollouts born before `born_below`, and those whose version satisfies `stale`: oldest born first, then by id.
+    /// The rollouts born before `born_below`, and those whose version satisfies `stale`, in no order but that of equal
+    /// histories.
     pub(crate) fn select(&self, born_below: Option<u64>, stale: impl Fn(u64) -> bool) -> Vec<RolloutId> {
-        self.collect(self.postings.select(born_below, stale))
+        self.note_touched(self.postings.select(born_below, stale).ids())
     }
 
-    /// As [`Self::select`], as far as the caller goes on: of those born later than the last one taken it looks at none.
-    pub(crate) fn select_lazily(
+    /// As [`Self::select`], oldest born first, then by id, as far as the caller goes on: of those born later than the last
+    /// one taken it looks at none.
+    pub(crate) fn select_in_order(
         &self,
         born_below: Option<u64>,
         stale: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = RolloutId> {
-        let mut lists = self.postings.select(born_below, stale).into_iter().peekable();
-        let next_born = move || {
-            let first = lists.next()?;
-            let born_with = |list: &&PostingList| list.born_step == first.born_step;
-            let rest: Vec<_> = std::iter::from_fn(|| lists.next_if(born_with)).collect();
-            Some(self.collect([first].into_iter().chain(rest)))
-        };
-        std::iter::from_fn(next_born).flatten()
+        self.postings.select(born_below, stale).in_order().flat_map(|ids| self.note_touched(ids))
+    }
+
+    /// Every rollout, oldest born first, then by id.
+    pub(crate) fn all_in_order(&self) -> Vec<RolloutId> {
+        let mut all = Vec::with_capacity(self.len());
+        self.postings.select(None, |_| true).in_order().for_each(|ids| all.extend_from_slice(&ids));
+        self.note_touched(all)
     }
 
     /// How many rollouts [`Self::select`] would return. Looks at none of them.
     pub(crate) fn count(&self, born_below: Option<u64>, stale: impl Fn(u64) -> bool) -> usize {
-        self.postings.select(born_below, stale).iter().map(|list| list.ids.len()).sum()
+        self.postings.select(born_below, stale).count()
     }
 
-    /// The rollouts born after `bound`: oldest born first, then by id.
+    /// The rollouts born after `bound`, in no order but that of equal histories.
     pub(crate) fn born_above(&self, bound: u64) -> Vec<RolloutId> {
-        self.collect(self.postings.born_above(bound))
+        self.note_touched(self.postings.born_above(bound).ids())
     }
 
     /// How many rollouts [`Self::born_above`] would return. Looks at none of them.
     pub(crate) fn count_born_above(&self, bound: u64) -> usize {
-        self.postings.born_above(bound).map(|list| list.ids.len()).sum()
+        self.postings.born_above(bound).count()
     }
 
     /// The rollouts that scans have looked at so far.
@@ -410,8 +413,8 @@ impl MemoryIndex {
         let row = self.row(slot);
         self.live.remove(&row);
         self.slab.remove(slot);
-        self.by_created.remove(created, |slot| self.slab.slot(slot).created);
-        self.by_group.remove(group, |slot| self.slab.slot(slot).group);
+        self.by_created.remove(created, slot, |slot| self.slab.slot(slot).created);
+        self.by_group.remove(group, slot, |slot| self.slab.slot(slot).group);
         self.unlist(place);
         self.extras.remove(&slot);
         self.token_total -= u64::from(token_count);
@@ -432,8 +435,7 @@ impl MemoryIndex {
         }
     }
 
-    fn collect<'a>(&self, lists: impl IntoIterator<Item = &'a PostingList, IntoIter: Clone>) -> Vec<RolloutId> {
-        let ids = in_order(lists);
+    fn note_touched(&self, ids: Vec<RolloutId>) -> Vec<RolloutId> {
         self.touched.fetch_add(ids.len() as u64, Ordering::Relaxed);
         ids
     }
@@ -466,8 +468,7 @@ impl MemoryIndex {
     }
 
     fn ids(&self, slots: Vec<u32>) -> Vec<RolloutId> {
-        self.touched.fetch_add(slots.len() as u64, Ordering::Relaxed);
-        slots.into_iter().map(|slot| self.slab.slot(slot).id).collect()
+        self.note_touched(slots.into_iter().map(|slot| self.slab.slot(slot).id).collect())
     }
 
     /// Gives memory back once most of it stands free.

@@ -200,6 +200,7 @@ impl Verifier<'_> {
             start: SEGMENT_HEADER_BYTES as u64,
             end: file_len,
             base_lsn,
+            ahead: None,
         };
         self.header(&scan, record)?;
         match record.state {

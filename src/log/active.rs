@@ -17,6 +17,9 @@ use crate::log::seal::FooterBuilder;
 use crate::log::segment::{ReadMode, Segment};
 use crate::planted::{Bug, planted};
 
+/// Bytes of copied frames that are gathered for one write.
+const GATHERED_BYTES: usize = 256 << 10;
+
 /// Zeros to pad an object with.
 static ZEROS: [u8; 64] = [0; 64];
 const _: () = assert!(ZEROS.len() as u64 == FRAME_ALIGN, "padding never takes more");
@@ -31,6 +34,9 @@ pub(crate) struct Active {
     /// Whether this process computed the checksums of all frames: none was copied from another segment.
     is_own: bool,
     footer: FooterBuilder,
+    /// Copied frames, or the beginning of one, that are not written yet, and where they go.
+    gathered: Vec<u8>,
+    gathered_at: u64,
 }
 
 impl Active {
@@ -57,7 +63,7 @@ impl Active {
         let segment = Segment::over(Arc::clone(&file), &path, header.segment, header.salt, capacity, mode);
         let end = SEGMENT_HEADER_BYTES as u64;
         let footer = FooterBuilder::new(header.segment, header.salt);
-        Ok(Self { segment: Arc::new(segment), file, end, is_own: true, footer })
+        Ok(Self { segment: Arc::new(segment), file, end, is_own: true, footer, gathered: Vec::new(), gathered_at: end })
     }
 
     /// Whether no frame was written yet.
@@ -74,6 +80,7 @@ impl Active {
         first_lsn: Lsn,
         durable_lsn: Lsn,
     ) -> Result<BatchEnd> {
+        self.write_gathered()?;
         let headers = self.place(frames, events, first_lsn, durable_lsn)?;
         let (last, header) = headers.last().ok_or_else(|| Error::invalid("no frames in a batch"))?;
         let (last, header_crc) = (self.location(*last)?, crc32fast::hash(header));
@@ -96,6 +103,7 @@ impl Active {
             lsn = lsn.next();
         }
         self.end += bytes;
+        self.gathered_at = self.end;
         if self.is_own {
             self.segment.mark_own(self.end);
         }
@@ -140,7 +148,8 @@ impl Active {
         Location::at(self.segment.id, offset).ok_or_else(full)
     }
 
-    /// Copies the whole frames of a batch from another segment, with their LSNs. `read` fills a buffer from the source.
+    /// Copies the whole frames of a batch from another segment, with their LSNs. `read` fills a buffer from the source. They
+    /// are written with those before and after them, at the latest when they are written out or synced.
     pub(crate) fn adopt(
         &mut self,
         header: FrameHeader,
@@ -156,19 +165,17 @@ impl Active {
             entry.offset_units = location.offset_units;
         }
         let encoded = FrameHeader { durable_lsn, ..header }.encode(&self.segment.seed(offset));
-        let write = |bytes: &[u8], at: u64| {
-            self.file.write_all_vectored_at(&mut [IoSlice::new(bytes)], at).map_err(|error| {
-                Error::io(format_args!("write {} bytes at {at}", bytes.len()), &self.segment.path, error)
-            })
-        };
-        write(&encoded, offset)?;
+        self.gathered.extend_from_slice(&encoded);
         let mut done = HEADER_BYTES as u64;
         let len = header.frame_len();
         while done < len {
             let chunk = usize::try_from(CHUNK_BYTES.min(len - done)).unwrap_or(usize::MAX);
-            let mut buffer = vec![0; chunk];
-            read(&mut buffer, done)?;
-            write(&buffer, offset + done)?;
+            let start = self.gathered.len();
+            self.gathered.resize(start + chunk, 0);
+            read(self.gathered.get_mut(start..).unwrap_or_default(), done)?;
+            if self.gathered.len() >= GATHERED_BYTES {
+                self.write_gathered()?;
+            }
             done += chunk as u64;
         }
         self.footer.add(header.lsn, &encoded, event);
@@ -176,13 +183,27 @@ impl Active {
         Ok(())
     }
 
-    /// Makes every byte written so far durable.
-    pub(crate) fn sync(&self) -> Result<()> {
+    fn write_gathered(&mut self) -> Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let (at, bytes) = (self.gathered_at, self.gathered.len());
+        let written = self.file.write_all_vectored_at(&mut [IoSlice::new(&self.gathered)], at);
+        written.map_err(|error| Error::io(format_args!("write {bytes} bytes at {at}"), &self.segment.path, error))?;
+        self.gathered_at += bytes as u64;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// Makes every byte so far durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.write_gathered()?;
         self.file.sync_data().map_err(|error| Error::io("sync", &self.segment.path, error))
     }
 
-    /// Writes out what was written so far, so that a sync finds little to do. Nothing is durable by it.
-    pub(crate) fn write_out(&self) -> Result<()> {
+    /// Writes out every byte so far, so that a sync finds little to do. Nothing is durable by it.
+    pub(crate) fn write_out(&mut self) -> Result<()> {
+        self.write_gathered()?;
         self.file.write_out().map_err(|error| Error::io("write out", &self.segment.path, error))
     }
 
@@ -201,6 +222,7 @@ impl Active {
 
     /// Writes the footer, which is durable after the next sync. It may be written again where that failed for want of space.
     pub(crate) fn write_footer(&mut self) -> Result<Sealed> {
+        self.write_gathered()?;
         let (bytes, footer_crc) = self.footer.encode(self.end);
         self.file
             .write_all_vectored_at(&mut [IoSlice::new(&bytes)], self.end)

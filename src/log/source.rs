@@ -23,6 +23,9 @@ pub(crate) struct Source<'a> {
     pub(crate) end: u64,
     /// The LSN of that frame; `None` where any will do.
     pub(crate) base_lsn: Option<Lsn>,
+    /// Bytes of the file that were read beforehand, and where they begin: a small frame is then one read, not one for each
+    /// of its parts.
+    pub(crate) ahead: Option<(u64, &'a [u8])>,
 }
 
 impl Source<'_> {
@@ -31,10 +34,20 @@ impl Source<'_> {
         FrameSeed { salt: self.salt, segment: self.segment, offset }
     }
 
+    fn found_ahead(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let (start, bytes) = self.ahead?;
+        let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+        bytes.get(from..from.checked_add(len)?)
+    }
+
     /// Reads at `offset`.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, bytes_read: &mut u64) -> Result<()> {
         let len = buffer.len();
         *bytes_read += len as u64;
+        if let Some(found) = self.found_ahead(offset, len) {
+            buffer.copy_from_slice(found);
+            return Ok(());
+        }
         self.file
             .read_exact_at(buffer, offset)
             .map_err(|error| Error::io(format_args!("read {len} bytes at {offset}"), self.path, error))

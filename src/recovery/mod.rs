@@ -101,7 +101,7 @@ impl Listed {
     fn scan<'a>(&'a self, file: &'a dyn DiskFile, end: u64) -> Source<'a> {
         let base_lsn = (self.record.kind == SegmentKind::Log).then_some(self.begin.lsn.next());
         let (segment, salt, start) = (self.record.id, self.record.salt, self.begin.offset);
-        Source { file, path: &self.path, segment, salt, start, end, base_lsn }
+        Source { file, path: &self.path, segment, salt, start, end, base_lsn, ahead: None }
     }
 }
 

@@ -294,7 +294,8 @@ fn publish(core: &Core, publication: Publication) {
                 Event::Rollout(entry) => published.index.apply(segment.id, entry),
                 Event::Retire { victims, .. } => {
                     has_ended = true;
-                    for victim in victims {
+                    // As for a retire line: most often the last ones are the last in their lists.
+                    for victim in victims.iter().rev() {
                         published.index.retire(victim.id, victim.insert_lsn);
                     }
                 }

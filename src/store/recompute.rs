@@ -139,7 +139,7 @@ impl RolloutStore {
         rules.check_acted(state.clock, step)?;
         let is_stale = |version| rules.is_stale(&state.ref_clock, version);
         let unreadable = self.core.unreadable.lock().clone();
-        let in_order = published.index.select_lazily(rules.born_below(step), is_stale);
+        let in_order = published.index.select_in_order(rules.born_below(step), is_stale);
         let index = &published.index;
         let entries = in_order.filter_map(|id| index.get(id)).filter(|entry| index.is_in_group_of(entry, group_len));
         let readable = entries.filter(|entry| !unreadable.contains(&(entry.id, entry.insert_lsn)));

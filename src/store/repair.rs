@@ -154,6 +154,7 @@ impl<'a> Repair<'a> {
             start: SEGMENT_HEADER_BYTES as u64,
             end: file_len,
             base_lsn: None,
+            ahead: None,
         };
         // Behind the last frame of the segment being written to lies at most a write that was under way. Behind that of a
         // sealed one lies the footer; where that is damaged too, no one knows whether frames are missing before it.

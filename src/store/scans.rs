@@ -1,4 +1,7 @@
-//! Which rollouts are out of window, stale, due or missing: from the index, in order, touching only what is returned.
+//! Which rollouts are out of window, stale, due or missing: from the index, touching only what is returned.
+//!
+//! A scan copies whole lists and puts them in no order: most callers need none, and it would cost many times the scan. What
+//! hands out in order ([`RolloutStore::ids`], plans, sweeps) sorts what it hands out.
 
 use crate::error::{Error, Result};
 use crate::format::entry::Has;
@@ -11,32 +14,32 @@ impl RolloutStore {
     /// Every live rollout, oldest born first, then by id.
     #[must_use]
     pub fn ids(&self) -> Vec<RolloutId> {
-        self.core.published.read().index.select(Some(u64::MAX), |_| true)
+        self.core.published.read().index.all_in_order()
     }
 
-    /// Rollouts whose `age = step - born_step` is above the window. O(result), ordered by born step, then id.
+    /// Rollouts whose `age = step - born_step` is above the window. O(result), in no promised order.
     #[must_use]
     pub fn out_of_window(&self, step: u64) -> Vec<RolloutId> {
         self.core.published.read().index.select(self.core.rules.born_below(step), |_| false)
     }
 
-    /// Rollouts whose old logps are more than `max_version_lag` advances behind, or of an abandoned version. O(result),
-    /// ordered by born step, then id.
+    /// Rollouts whose old logps are more than `max_version_lag` advances behind, or of an abandoned version. O(result), in no
+    /// promised order.
     #[must_use]
     pub fn stale(&self) -> Vec<RolloutId> {
         let published = self.core.published.read();
         published.index.select(None, self.is_stale(&published))
     }
 
-    /// Rollouts that are out of window or stale: what [`RolloutStore::plan_due`] hands out. Those that are merely missing
-    /// are computed when they are asked for. O(result), ordered by born step, then id.
+    /// Rollouts that are out of window or stale: what [`RolloutStore::plan_due`] hands out most urgent first, here in no
+    /// promised order. Those that are merely missing are computed when they are asked for. O(result).
     #[must_use]
     pub fn needs_recompute(&self, step: u64) -> Vec<RolloutId> {
         let published = self.core.published.read();
         published.index.select(self.core.rules.born_below(step), self.is_stale(&published))
     }
 
-    /// Rollouts born more than the step skew after `step`: never fresh at it. O(result), ordered by born step, then id.
+    /// Rollouts born more than the step skew after `step`: never fresh at it. O(result), in no promised order.
     #[must_use]
     pub fn from_future(&self, step: u64) -> Vec<RolloutId> {
         self.core.published.read().index.born_above(step.saturating_add(self.core.rules.step_skew))

@@ -3,7 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::ids::{Lsn, RolloutId};
+use crate::index::BuildIdHasher;
 use crate::store::partials::stage::Open;
+
+/// Rollouts that an overlay without any keeps memory for: a batch may have changed millions.
+const KEPT: usize = 4096;
 
 /// A live rollout as a later operation sees it.
 #[derive(Debug, Clone, Copy)]
@@ -26,10 +30,12 @@ pub(super) enum Standing {
     Open(Open),
 }
 
+type Standings = HashMap<RolloutId, (Lsn, Standing), BuildIdHasher>;
+
 /// Rollouts changed by batches that are written and not yet published.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    changed: HashMap<RolloutId, (Lsn, Standing)>,
+    changed: Standings,
     order: VecDeque<(Lsn, RolloutId)>,
 }
 
@@ -52,6 +58,10 @@ impl Overlay {
                 self.changed.remove(&id);
             }
         }
+        if self.order.is_empty() {
+            self.changed.shrink_to(KEPT);
+            self.order.shrink_to(KEPT);
+        }
     }
 
     /// Takes in the changes of a batch that was written.
@@ -59,10 +69,14 @@ impl Overlay {
         let mut order: Vec<(Lsn, RolloutId)> = changes.0.iter().map(|(id, (lsn, _))| (*lsn, *id)).collect();
         order.sort_unstable();
         self.order.extend(order);
-        self.changed.extend(changes.0);
+        if self.changed.is_empty() {
+            self.changed = changes.0;
+        } else {
+            self.changed.extend(changes.0);
+        }
     }
 }
 
 /// Rollouts changed by the batch being staged.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(pub(super) HashMap<RolloutId, (Lsn, Standing)>);
+pub(crate) struct Changes(pub(super) Standings);

@@ -31,11 +31,11 @@ pub struct StoreState {
     pub rollouts: BTreeMap<RolloutId, RolloutState>,
     /// Every rollout that is still being generated.
     pub partials: BTreeMap<RolloutId, PartialState>,
-    /// Ids in the order of scans: oldest born first, then by id.
+    /// All ids in order: oldest born first, then by id.
     pub order: Vec<RolloutId>,
-    /// Stale ids, in order.
+    /// Stale ids, ascending.
     pub stale: Vec<RolloutId>,
-    /// Ids that need a recompute at the clock, in order.
+    /// Ids that need a recompute at the clock, ascending.
     pub due: Vec<RolloutId>,
     /// How far named sweeps have come.
     pub sweeps: Vec<SweepState>,
@@ -162,8 +162,8 @@ impl StoreState {
             rollouts,
             partials,
             order,
-            stale: store.stale(),
-            due: store.needs_recompute(step),
+            stale: crate::store::sorted(store.stale()),
+            due: crate::store::sorted(store.needs_recompute(step)),
             sweeps: store.sweeps().into_iter().map(SweepState::of).collect(),
         };
         Ok((state, unreadable))

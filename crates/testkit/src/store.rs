@@ -161,6 +161,13 @@ pub fn recompute_all(store: &RolloutStore, step: u64) -> rollstore::Result<u64> 
     Ok(store.recompute(step, Budget::unlimited(), forward)?.computed)
 }
 
+/// The same ids, ascending: scans promise no order.
+#[must_use]
+pub fn sorted(mut ids: Vec<RolloutId>) -> Vec<RolloutId> {
+    ids.sort_unstable();
+    ids
+}
+
 /// Ids by their numbers.
 #[must_use]
 pub fn ids(numbers: impl IntoIterator<Item = u64>) -> Vec<RolloutId> {

@@ -113,23 +113,23 @@ class Reading(Opened):
         return self._store.scan("all", 0)
 
     def out_of_window(self, step: int) -> U64:
-        """Rollouts whose age at ``step`` is above the window, oldest born first, then by id."""
+        """Rollouts whose age at ``step`` is above the window, in no promised order."""
         return self._store.scan("out_of_window", step_of(step))
 
     def stale(self) -> U64:
-        """Rollouts whose old logps are more than ``max_version_lag`` advances behind, oldest born first, then by id."""
+        """Rollouts whose old logps are more than ``max_version_lag`` advances behind, in no promised order."""
         return self._store.scan("stale", 0)
 
     def needs_recompute(self, step: int) -> U64:
-        """Rollouts that are out of window or stale: what :meth:`plan_due` hands out, oldest born first, then by id."""
+        """Rollouts that are out of window or stale, in no promised order; :meth:`plan_due` hands out the most urgent first."""
         return self._store.scan("needs_recompute", step_of(step))
 
     def from_future(self, step: int) -> U64:
-        """Rollouts born more than the step skew after ``step``: never fresh at it."""
+        """Rollouts born more than the step skew after ``step``, never fresh at it, in no promised order."""
         return self._store.scan("from_future", step_of(step))
 
     def missing(self) -> U64:
-        """Rollouts without old logps."""
+        """Rollouts without old logps, oldest born first, then by id."""
         return self._store.scan("missing", 0)
 
     def group(self, group_id: int) -> U64:

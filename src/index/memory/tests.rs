@@ -250,6 +250,11 @@ fn ordered(rows: &[Row], wanted: impl Fn(&Entry) -> bool) -> Vec<RolloutId> {
     found.into_iter().map(|(_, id)| id).collect()
 }
 
+fn sorted(mut ids: Vec<RolloutId>) -> Vec<RolloutId> {
+    ids.sort_unstable();
+    ids
+}
+
 fn check_scans(index: &MemoryIndex, rows: &[Row]) {
     for bound in [None, Some(0), Some(1), Some(3), Some(6), Some(u64::MAX)] {
         for stale_below in 0..=4 {
@@ -259,10 +264,14 @@ fn check_scans(index: &MemoryIndex, rows: &[Row]) {
             let before = index.touched();
             assert_eq!(index.count(bound, |version| version < stale_below), expected.len());
             assert_eq!(index.touched(), before);
-            assert_eq!(index.select(bound, |version| version < stale_below), expected);
+            let selected = index.select(bound, |version| version < stale_below);
             assert_eq!(index.touched() - before, expected.len() as u64);
+            let ordered: Vec<RolloutId> = index.select_in_order(bound, |version| version < stale_below).collect();
+            assert_eq!(index.touched() - before, 2 * expected.len() as u64);
+            assert_eq!((sorted(selected), ordered), (sorted(expected.clone()), expected));
         }
     }
+    assert_eq!(index.all_in_order(), ordered(rows, |_| true));
     for bound in [0, 2, 5, u64::MAX] {
         let created: Vec<RolloutId> = {
             let mut created: Vec<_> = rows.iter().map(|row| row.entry).filter(|e| e.created_step < bound).collect();
@@ -274,7 +283,7 @@ fn check_scans(index: &MemoryIndex, rows: &[Row]) {
         assert_eq!((index.count_created_before(bound), found), (created.len(), created));
         let expected = ordered(rows, |entry| entry.born_step > bound);
         assert_eq!(index.count_born_above(bound), expected.len());
-        assert_eq!(index.born_above(bound), expected);
+        assert_eq!(sorted(index.born_above(bound)), sorted(expected));
     }
 }
 
@@ -379,7 +388,7 @@ fn i3_scans_touch_only_what_they_return_after_random_recomputes() {
     }
     let mut untouched = ids.split_off(5_000);
     untouched.sort_unstable();
-    let stale = index.select(Some(1), |version| version == 0);
+    let stale = sorted(index.select(Some(1), |version| version == 0));
     assert_eq!(stale.iter().map(|id| id.get()).collect::<Vec<_>>(), untouched);
     assert_eq!(index.touched(), 5_000);
     assert_eq!(index.count(Some(4), |_| false), 10_000);
@@ -387,14 +396,28 @@ fn i3_scans_touch_only_what_they_return_after_random_recomputes() {
 }
 
 #[test]
-fn a_union_comes_oldest_born_first_then_by_id() {
+fn a_union_is_handed_out_oldest_born_first_then_by_id() {
     let mut index = MemoryIndex::default();
     let rollouts = [(5, 1, 0), (1, 3, 0), (9, 1, 2), (2, 1, 1), (7, 2, 2), (3, 3, 2)];
     for (nth, (id, born, version)) in rollouts.into_iter().enumerate() {
         index.apply(SegmentId(1), &insert(id, nth as u64 + 1, born, version));
     }
-    let selected: Vec<u64> = index.select(Some(2), |version| version == 0).into_iter().map(RolloutId::get).collect();
+    let selected: Vec<u64> = index.select_in_order(Some(2), |version| version == 0).map(RolloutId::get).collect();
     assert_eq!(selected, [2, 5, 9, 1]);
+}
+
+#[test]
+fn equal_histories_give_equal_lists() {
+    let scanned = || {
+        let mut index = filled(3_000);
+        for (nth, id) in (0..3_000).step_by(7).enumerate() {
+            let update = blank(EntryKind::OldLogps, id, Lsn::new(3_001 + nth as u64), Lsn::new(id + 1));
+            index.apply(SegmentId(2), &FrameEntry { born_step: id % 5, ref_version: id % 3, ..update });
+            index.retire(RolloutId::new(id + 1), Lsn::new(id + 2));
+        }
+        (index.select(Some(3), |version| version == 1), index.born_above(2))
+    };
+    assert_eq!(scanned(), scanned());
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::log::active::Active;
 use crate::log::check::{Refused, ScannedFrame};
 use crate::log::event::Event;
 use crate::log::segment::{ReadMode, Segment};
+use crate::log::source::Source;
 use crate::store::core::Core;
 
 /// Bytes copied between two syncs: what is left for the last one is little.
@@ -24,6 +25,8 @@ const SYNC_BYTES: u64 = 8 << 20;
 /// Bytes copied before they are written out: a sync of the log, which the file system may order behind them, never
 /// waits for many more than these.
 const PORTION_BYTES: u64 = 256 << 10;
+/// Bytes of a frame that are read at once; the rest of a longer one is read as it is copied.
+const AHEAD_BYTES_MAX: u64 = 64 << 10;
 const _: () = assert!(PORTION_BYTES < SYNC_BYTES, "a sync finds most of its bytes written out");
 
 /// A sealed copy that no manifest lists yet.
@@ -43,6 +46,8 @@ struct Copy<'a> {
     moved: Vec<FrameEntry>,
     durable: Lsn,
     unsynced: u64,
+    /// Where the pages begin that were not let go yet.
+    released: u64,
     /// Bytes of the portion under way, and when it began.
     portion: u64,
     began: Instant,
@@ -65,7 +70,7 @@ pub(super) fn write(
     let path = active.segment.path.clone();
     let durable = core.group.durable();
     let (moved, began) = (Vec::new(), Instant::now());
-    let copy = Copy { core, haste, active, moved, durable, unsynced: 0, portion: 0, began };
+    let copy = Copy { core, haste, active, moved, durable, unsynced: 0, released: 0, portion: 0, began };
     let written = copy.fill(finished, inputs, moves).and_then(|copy| copy.map(|copy| copy.seal(&header)).transpose());
     if !matches!(written, Ok(Some(_))) {
         // No manifest lists it. Where this fails too, the next open removes it.
@@ -76,15 +81,20 @@ pub(super) fn write(
 
 impl Copy<'_> {
     fn fill(mut self, finished: &[SegmentRecord], inputs: &mut [Input], moves: &[Move]) -> Result<Option<Self>> {
+        let mut buffer = Vec::new();
         for one in moves {
             if self.core.compactor.waker.is_stopped() {
                 return Ok(None);
             }
             let Some(input) = inputs.get_mut(one.input).filter(|input| !input.is_damaged) else { continue };
             let offset = u64::from(one.entry.offset_units) * Location::UNIT_BYTES;
-            let fault = match input.source().frame_at(offset, &mut 0) {
+            buffer.resize(usize::try_from(one.bytes().min(AHEAD_BYTES_MAX)).unwrap_or(0), 0);
+            let ahead = input.read_ahead(&mut buffer, offset).then_some((offset, &buffer[..]));
+            let source = Source { ahead, ..input.source() };
+            let fault = match source.frame_at(offset, &mut 0) {
                 Ok(frame) if (frame.header.rollout, frame.header.lsn) == (one.entry.id, one.entry.lsn) => {
-                    self.adopt(input, frame, one.used)?;
+                    self.adopt(&source, frame, one.used)?;
+                    self.end_portion(input)?;
                     continue;
                 }
                 Ok(frame) => format!("frame {} of rollout {}", frame.header.lsn, frame.header.rollout),
@@ -110,7 +120,8 @@ impl Copy<'_> {
             if all_found {
                 for (place, frame) in frames {
                     if let Some(input) = inputs.get(place) {
-                        self.adopt(input, frame, false)?;
+                        self.adopt(&input.source(), frame, false)?;
+                        self.end_portion(input)?;
                     }
                 }
                 return Ok(Some(self));
@@ -119,7 +130,7 @@ impl Copy<'_> {
     }
 
     /// Copies one checked frame, as a batch of its own.
-    fn adopt(&mut self, input: &Input, mut frame: ScannedFrame, used: bool) -> Result<()> {
+    fn adopt(&mut self, source: &Source<'_>, mut frame: ScannedFrame, used: bool) -> Result<()> {
         let mut flags = FrameFlags::MOVED.with(FrameFlags::BATCH_BEGIN).with(FrameFlags::BATCH_END);
         if let Event::Rollout(entry) = &mut frame.event
             && (used || entry.has.contains(Has::USED))
@@ -128,7 +139,6 @@ impl Copy<'_> {
             entry.has = entry.has.with(Has::USED);
         }
         let header = FrameHeader { flags, frames_in_batch: 1, ..frame.header };
-        let source = input.source();
         self.active.adopt(header, &mut frame.event, self.durable, |buffer, at| {
             source.read(buffer, frame.offset.saturating_add(at), &mut 0)
         })?;
@@ -137,20 +147,22 @@ impl Copy<'_> {
         }
         self.unsynced += header.frame_len();
         self.portion += header.frame_len();
-        if self.portion >= PORTION_BYTES {
-            self.end_portion(input)?;
-        }
         Ok(())
     }
 
-    /// Lets a portion go out to the disk, and rests.
+    /// Lets a portion that is whole go out to the disk, and rests.
     fn end_portion(&mut self, input: &Input) -> Result<()> {
+        if self.portion < PORTION_BYTES {
+            return Ok(());
+        }
         self.active.write_out()?;
         // Neither what was read nor what was written is what readers asked for: it must not push that out of memory.
-        input.release_pages();
-        self.active.file.release_pages();
+        self.active.file.release_pages(self.released..self.active.end);
+        self.released = self.active.end;
         if self.unsynced >= SYNC_BYTES {
             self.active.sync()?;
+            // What was read lies anywhere in the file, and going through all of it takes time.
+            input.release_pages();
             self.unsynced = 0;
         }
         if self.haste == Haste::Background {
@@ -163,7 +175,7 @@ impl Copy<'_> {
 
     fn seal(mut self, header: &SegmentHeader) -> Result<Output> {
         let sealed = self.active.seal()?;
-        self.active.file.release_pages();
+        self.active.file.release_pages(self.released..sealed.len);
         let (core, path) = (self.core, &self.active.segment.path);
         let segment = Segment::open(&*core.disk, path, header.segment, header.salt, sealed.len, core.read_mode)?;
         let record = SegmentRecord {

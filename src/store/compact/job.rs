@@ -62,7 +62,7 @@ pub(super) struct Move {
 }
 
 impl Move {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         u64::from(self.entry.frame_units) * Location::UNIT_BYTES
     }
 }
@@ -81,7 +81,12 @@ impl Input {
 
     /// Lets go of what the system keeps in memory of the file, as far as no reader has it mapped.
     pub(super) fn release_pages(&self) {
-        self.file.release_pages();
+        self.file.release_pages(0..self.bytes());
+    }
+
+    /// Reads a frame at once, as many bytes as `buffer` has. False where that fails: reading its parts tells why.
+    pub(super) fn read_ahead(&self, buffer: &mut [u8], offset: u64) -> bool {
+        self.file.read_exact_at(buffer, offset).is_ok()
     }
 
     pub(super) fn source(&self) -> Source<'_> {
@@ -94,6 +99,7 @@ impl Input {
             start: SEGMENT_HEADER_BYTES as u64,
             end: self.bytes(),
             base_lsn: None,
+            ahead: None,
         }
     }
 }

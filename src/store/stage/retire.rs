@@ -1,7 +1,5 @@
 //! Ends of life: which rollouts a retirement ends, as of its place in the batch.
 
-use std::collections::HashSet;
-
 use super::{Outcome, Stage};
 use crate::error::Result;
 use crate::ids::RolloutId;
@@ -14,7 +12,7 @@ use crate::store::standing::{Live, Standing};
 
 impl Stage<'_, '_> {
     pub(super) fn retire(&mut self, which: &Retirement, reason: Reason) -> Result<Outcome> {
-        let ids = match which {
+        let live = match which {
             Retirement::CreatedBefore(step) => {
                 self.core.rules.check_created(self.staged.state.clock, *step)?;
                 return Ok(Outcome::Retired(self.retire_line(*step, reason)));
@@ -32,22 +30,22 @@ impl Stage<'_, '_> {
                 self.live_where(of_groups, |live| live.group.is_some_and(|group| groups.contains(&group)))
             }
         };
-        Ok(Outcome::Retired(self.retire_ids(&ids, reason)))
+        Ok(Outcome::Retired(self.retire_live(&live, reason)))
     }
 
     /// Ends what was created before a step, by one record.
     fn retire_line(&mut self, created_before: u64, reason: Reason) -> u64 {
-        let ids =
+        let ended =
             self.live_where(|index| index.created_before(created_before), |live| live.created_step < created_before);
         let lines = &self.staged.state.retire_lines;
         let reaches_below_all = lines.iter().all(|line| line.created_before > created_before);
         if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
-            return self.retire_ids(&ids, reason);
+            return self.retire_live(&ended, reason);
         }
-        let (mut count, mut unused) = (0, 0);
-        for (_, used) in ids.into_iter().filter_map(|id| self.end(id)) {
-            count += 1;
-            unused += u64::from(!used);
+        let (count, mut unused) = (ended.len() as u64, 0);
+        self.staged.changes.0.reserve(ended.len());
+        for (id, live) in ended {
+            unused += u64::from(!self.end(id, &live));
         }
         if count > 0 {
             self.control(Event::RetireLine { created_before, reason: reason.code(), count, unused });
@@ -56,15 +54,26 @@ impl Stage<'_, '_> {
     }
 
     pub(super) fn retire_ids(&mut self, ids: &[RolloutId], reason: Reason) -> u64 {
-        let mut seen = HashSet::with_capacity(ids.len());
         let mut victims = Vec::with_capacity(ids.len());
         let mut unused = 0;
-        for id in ids.iter().filter(|id| seen.insert(**id)) {
-            if let Some((victim, used)) = self.end(*id) {
-                unused += u64::from(!used);
-                victims.push(victim);
+        self.staged.changes.0.reserve(ids.len());
+        for id in ids {
+            // An id that is given again is not live by then.
+            if let Some(live) = self.live(*id) {
+                unused += u64::from(!self.end(*id, &live));
+                victims.push(Incarnation { id: *id, insert_lsn: live.insert_lsn });
             }
         }
+        self.retired(victims, reason, unused)
+    }
+
+    fn retire_live(&mut self, live: &[(RolloutId, Live)], reason: Reason) -> u64 {
+        let unused = live.iter().map(|(id, live)| u64::from(!self.end(*id, live))).sum();
+        let victims = live.iter().map(|(id, live)| Incarnation { id: *id, insert_lsn: live.insert_lsn });
+        self.retired(victims.collect(), reason, unused)
+    }
+
+    fn retired(&mut self, victims: Vec<Incarnation>, reason: Reason, unused: u64) -> u64 {
         let count = victims.len() as u64;
         if count > 0 {
             self.control(Event::Retire { victims, reason: reason.code(), unused });
@@ -73,11 +82,9 @@ impl Stage<'_, '_> {
     }
 
     /// Ends a live rollout. Tells whether anyone had asked for it.
-    fn end(&mut self, id: RolloutId) -> Option<(Incarnation, bool)> {
-        let live = self.live(id)?;
-        let victim = Incarnation { id, insert_lsn: live.insert_lsn };
+    fn end(&mut self, id: RolloutId, live: &Live) -> bool {
         self.stands(id, Standing::Nothing);
-        Some((victim, live.used || self.core.usage.is_used(victim)))
+        live.used || self.core.usage.is_used(Incarnation { id, insert_lsn: live.insert_lsn })
     }
 
     /// The standing rule: the clock may have moved.
@@ -89,13 +96,14 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// The live rollouts that `wanted` takes, ascending. `published` finds those among what readers see by now.
+    /// The live rollouts that `wanted` takes, ascending by id. `published` finds those among what readers see by now.
     fn live_where(
         &self,
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Live) -> bool,
-    ) -> Vec<RolloutId> {
-        self.where_standing(published, |standing| matches!(standing, Standing::Live(live) if wanted(live)))
+    ) -> Vec<(RolloutId, Live)> {
+        let live = |id| self.live(id).filter(&wanted).map(|live| (id, live));
+        self.ids_where(published).into_iter().filter_map(live).collect()
     }
 
     /// The ids under which something stands that `wanted` takes, likewise.
@@ -104,11 +112,17 @@ impl Stage<'_, '_> {
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Standing) -> bool,
     ) -> Vec<RolloutId> {
+        let mut ids = self.ids_where(published);
+        ids.retain(|id| wanted(&self.standing(*id)));
+        ids
+    }
+
+    /// What `published` finds, and what changed since, ascending.
+    fn ids_where(&self, published: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> Vec<RolloutId> {
         let mut ids = published(&self.core.published.read().index);
         ids.extend(self.overlay.ids().chain(self.staged.changes.0.keys()));
         ids.sort_unstable();
         ids.dedup();
-        ids.retain(|id| wanted(&self.standing(*id)));
         ids
     }
 }

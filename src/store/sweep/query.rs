@@ -118,7 +118,7 @@ impl Selection {
         let (born_below, is_wanted) = self.lists(&published.state);
         let is_listed_in_order = self.order == Order::OldestBornFirst && !matches!(self.query, Query::CreatedBefore(_));
         if is_listed_in_order {
-            let in_order = index.select_lazily(born_below, is_wanted).filter_map(found);
+            let in_order = index.select_in_order(born_below, is_wanted).filter_map(found);
             let mut listed: Vec<_> = in_order.take(limit.saturating_add(1)).collect();
             let more = listed.len() > limit;
             listed.truncate(limit);

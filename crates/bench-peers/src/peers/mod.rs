@@ -29,6 +29,9 @@ use std::path::Path;
 use crate::content::Record;
 use crate::outcome::Outcome;
 
+/// Deletes of one durable commit.
+pub(crate) const DELETE_BATCH: usize = 4096;
+
 /// What a peer cannot do, or cannot do in the time of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -59,6 +62,13 @@ pub(crate) trait Peer {
 
     /// Takes records away.
     fn delete(&mut self, ids: &[u64]) -> Outcome;
+
+    /// Takes away the records created before a step: all of `ids`. A peer without a word for it looks up what was born before
+    /// the step, as it does for a scan, and is told which others were recomputed since.
+    fn delete_created_before(&mut self, step: u64, ids: &[u64]) -> Outcome {
+        std::hint::black_box(self.out_of_window(step)?);
+        ids.chunks(DELETE_BATCH).try_for_each(|batch| self.delete(batch))
+    }
 
     /// Gives the space of what was taken away back, as far as the peer can.
     fn reclaim(&mut self) -> Outcome;

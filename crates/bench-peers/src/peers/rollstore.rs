@@ -17,7 +17,7 @@ const LAG: u64 = STEPS - 1;
 pub(super) const KIND: Kind = Kind {
     name: "rollstore",
     settings: "all defaults (Synced, background compaction); a batch is one commit; recompute is plan_for and apply, the \
-               copy into Results is timed; deletes are retire(ids); reclaim is compact(all); reads are with_rows, a group of 256 a call",
+               copy into Results is timed; deletes are retire_created_before(step) and retire(ids); reclaim is compact(all); reads are with_rows, a group of 256 a call",
     scope: Scope::All,
     one_in: 1,
     open: |dir| open(dir).map(|store| -> Box<dyn Peer> { Box::new(store) }),
@@ -79,6 +79,11 @@ impl Peer for Rollstore {
         let ids: Vec<RolloutId> = ids.iter().copied().map(RolloutId::new).collect();
         let retired = self.0.retire(&ids, Reason::Trained)?;
         expect("retired", &retired, &(ids.len() as u64))
+    }
+
+    fn delete_created_before(&mut self, step: u64, ids: &[u64]) -> Outcome {
+        let retired = self.0.retire_created_before(step, Reason::Trained)?;
+        expect("retired by a line", &retired, &(ids.len() as u64))
     }
 
     fn reclaim(&mut self) -> Outcome {

@@ -33,7 +33,7 @@ const fn told(name: &'static str, title: &'static str, unit: &'static str) -> Me
 }
 
 const FRAMES: &str = "a frame a rollout has a header, a directory of its columns and padding";
-const SCANS: &str = "the list is ordered by born step and id: entries are looked up, and sorted";
+const SCANS: &str = "the lists of ids are as many as pairs of version and born step: here one for each match";
 const LOADS: &str = "the index is loaded into memory; a B+ tree in a file has nothing to load";
 
 /// In the order of a store's life.
@@ -73,7 +73,13 @@ pub(super) const METRICS: &[Metric] = &[
     told("recompute_syncs", "syncs of it", ""),
     less("stale_10_recomputed_us", "stale scan, 10 %, half recomputed", "µs", SCANS),
     less("window_10_recomputed_us", "window scan, 10 %, half recomputed", "µs", SCANS),
-    less("delete_us_record", "delete the oldest 50 %", "µs/record", "each has a frame of its own in the log"),
+    less(
+        "delete_oldest_us_record",
+        "delete the oldest 25 % by their step",
+        "µs/record",
+        "the index in memory is changed",
+    ),
+    less("delete_us_record", "delete the next 25 % by id", "µs/record", "the index in memory is changed"),
     less(
         "reclaim_ms",
         "reclaim",

@@ -21,7 +21,7 @@ const OF_W: [&str; 7] = [
     "get_first_us",
     "stale_10_recomputed_us",
     "recompute_mb_s",
-    "delete_us_record",
+    "delete_oldest_us_record",
     "reclaim_ms",
 ];
 

@@ -8,12 +8,12 @@ use super::shape::Shape;
 use crate::content::{Content, RECOMPUTE_STEP, STEPS, below, first, sum};
 use crate::meter::{Meter, anonymous_bytes, median, percentile, space_bytes};
 use crate::outcome::{Outcome, expect};
-use crate::peers::{Kind, Peer, Reader, Scope};
+use crate::peers::{DELETE_BATCH, Kind, Peer, Reader, Scope};
 
 /// Ids of one call of a reader.
 const READ_GROUP: usize = 256;
-/// Deletes of one durable commit.
-const DELETE_BATCH: usize = 4096;
+/// Records that a store of any size is asked for, where stores of several sizes are compared.
+const READ_SET: u64 = 10_000;
 /// Times that a scan is repeated; its figure is the median.
 const SCANS: usize = 15;
 
@@ -109,11 +109,14 @@ impl Run<'_> {
 
     fn random_reads(&mut self) -> Outcome {
         let mut reader = self.peer.reader()?;
-        let (mut whole, mut one) = (Vec::new(), Vec::new());
+        let (mut whole, mut one, mut set) = (Vec::new(), Vec::new(), Vec::new());
+        let few = READ_SET.min(self.shape.count);
         for round in 0..2 {
+            set.push(read_among(few, &mut *reader, self.content, self.shape.reads, round, &self.sums, sum)?);
             whole.push(read_random(&mut *reader, self.content, self.shape.reads, round, &self.sums, sum)?);
             one.push(read_random(&mut *reader, self.content, self.shape.reads, round, &self.firsts, first)?);
         }
+        self.figures.set("get_set_sum_us", median(&set));
         self.figures.set("get_sum_us", median(&whole));
         self.figures.set("get_first_us", median(&one));
         Ok(())
@@ -199,14 +202,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes the oldest half away, gives its space back, and checks what is left.
+    /// Takes the oldest half away, one quarter of all by its step and one by its ids, gives its space back, and checks what
+    /// is left.
     fn delete(&mut self) -> Outcome {
         let half = self.shape.count / 2;
+        let step = self.content.born_step(self.shape.count / 4);
+        let oldest = (0..half).take_while(|number| self.content.born_step(*number) < step).count() as u64;
+        let ids = self.content.ids(0..oldest);
         let began = Instant::now();
-        for batch in self.content.ids(0..half).chunks(DELETE_BATCH) {
-            self.peer.delete(batch)?;
-        }
-        self.figures.set("delete_us_record", began.elapsed().as_secs_f64() * 1e6 / count(half));
+        self.peer.delete_created_before(step, &ids)?;
+        self.figures.set("delete_oldest_us_record", began.elapsed().as_secs_f64() * 1e6 / count(oldest));
+        let ids = self.content.ids(oldest..half);
+        let began = Instant::now();
+        ids.chunks(DELETE_BATCH).try_for_each(|batch| self.peer.delete(batch))?;
+        self.figures.set("delete_us_record", began.elapsed().as_secs_f64() * 1e6 / count(half - oldest));
         let began = Instant::now();
         self.peer.reclaim()?;
         self.figures.set("reclaim_ms", began.elapsed().as_secs_f64() * 1e3);
@@ -227,7 +236,7 @@ impl Run<'_> {
     }
 }
 
-/// Random reads; gives microseconds a read. What is read must add up to what was written.
+/// Random reads of all records; gives microseconds a read.
 pub(super) fn read_random(
     reader: &mut dyn Reader,
     content: &Content,
@@ -236,7 +245,21 @@ pub(super) fn read_random(
     expected: &[f32],
     look: impl Fn(&[u8]) -> f32,
 ) -> Outcome<f64> {
-    let at = |read: u64| below(read.wrapping_mul(0x9E37) ^ seed << 40, content.count);
+    read_among(content.count, reader, content, reads, seed, expected, look)
+}
+
+/// Random reads of so many records, which are spread evenly over all. What is read must add up to what was written.
+fn read_among(
+    many: u64,
+    reader: &mut dyn Reader,
+    content: &Content,
+    reads: u64,
+    seed: u64,
+    expected: &[f32],
+    look: impl Fn(&[u8]) -> f32,
+) -> Outcome<f64> {
+    let apart = content.count / many;
+    let at = |read: u64| below(read.wrapping_mul(0x9E37) ^ seed << 40, many) * apart;
     let numbers: Vec<u64> = (0..reads).map(at).collect();
     let ids = content.ids(numbers.iter().copied());
     let (mut total, mut found) = (0.0_f64, 0_u64);

@@ -52,14 +52,12 @@ fn chosen(store: &RolloutStore, args: &LsArgs, step: u64) -> Vec<RolloutId> {
     if args.missing {
         wanted.push(store.missing());
     }
-    match wanted.len() {
-        0 => store.ids(),
-        1 => wanted.swap_remove(0),
-        _ => {
-            let wanted: HashSet<RolloutId> = wanted.into_iter().flatten().collect();
-            store.ids().into_iter().filter(|id| wanted.contains(id)).collect()
-        }
+    let mut ids = store.ids();
+    if !wanted.is_empty() {
+        let wanted: HashSet<RolloutId> = wanted.into_iter().flatten().collect();
+        ids.retain(|id| wanted.contains(id));
     }
+    ids
 }
 
 fn print_head(store: &RolloutStore, args: &LsArgs, at: Step, found: usize, shown: usize, out: &mut Output) -> Outcome {

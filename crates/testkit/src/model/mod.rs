@@ -511,8 +511,8 @@ impl Model {
             rollouts: rollouts.map(|(id, live)| (RolloutId::new(*id), self.shown(live, step))).collect(),
             partials: self.partials.iter().map(|(id, partial)| (RolloutId::new(*id), partial.shown(*id))).collect(),
             order: ids(self.in_order(|_| true, step)),
-            stale: ids(self.in_order(|staleness| staleness.stale, step)),
-            due: ids(self.in_order(|staleness| staleness.stale || staleness.out_of_window, step)),
+            stale: store::sorted(ids(self.in_order(|staleness| staleness.stale, step))),
+            due: store::sorted(ids(self.in_order(|staleness| staleness.stale || staleness.out_of_window, step))),
             sweeps: self.sweeps.iter().map(Pass::shown).collect(),
         }
     }
