@@ -132,9 +132,10 @@ impl Usage {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Whether a rollout was asked for since the last tally.
-    pub(crate) fn is_used(&self, rollout: Incarnation) -> bool {
-        self.used.lock().contains(&rollout)
+    /// How many of these were not asked for since the last tally.
+    pub(crate) fn count_unused(&self, rollouts: impl Iterator<Item = Incarnation>) -> u64 {
+        let used = self.used.lock();
+        rollouts.filter(|rollout| !used.contains(rollout)).count() as u64
     }
 
     /// Whether 95 of 100 uses recompute.

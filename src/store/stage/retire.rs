@@ -10,6 +10,10 @@ use crate::reason::Reason;
 use crate::store::retirement::Retirement;
 use crate::store::standing::{Live, Standing};
 
+fn incarnation((id, live): &(RolloutId, Live)) -> Incarnation {
+    Incarnation { id: *id, insert_lsn: live.insert_lsn }
+}
+
 impl Stage<'_, '_> {
     pub(super) fn retire(&mut self, which: &Retirement, reason: Reason) -> Result<Outcome> {
         let live = match which {
@@ -42,11 +46,8 @@ impl Stage<'_, '_> {
         if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
             return self.retire_live(&ended, reason);
         }
-        let (count, mut unused) = (ended.len() as u64, 0);
-        self.staged.changes.0.reserve(ended.len());
-        for (id, live) in ended {
-            unused += u64::from(!self.end(id, &live));
-        }
+        self.end(&ended);
+        let (count, unused) = (ended.len() as u64, self.unused(&ended));
         if count > 0 {
             self.control(Event::RetireLine { created_before, reason: reason.code(), count, unused });
         }
@@ -54,37 +55,40 @@ impl Stage<'_, '_> {
     }
 
     pub(super) fn retire_ids(&mut self, ids: &[RolloutId], reason: Reason) -> u64 {
-        let mut victims = Vec::with_capacity(ids.len());
-        let mut unused = 0;
         self.staged.changes.0.reserve(ids.len());
+        let mut ended = Vec::with_capacity(ids.len());
         for id in ids {
             // An id that is given again is not live by then.
             if let Some(live) = self.live(*id) {
-                unused += u64::from(!self.end(*id, &live));
-                victims.push(Incarnation { id: *id, insert_lsn: live.insert_lsn });
+                self.stands(*id, Standing::Nothing);
+                ended.push((*id, live));
             }
         }
-        self.retired(victims, reason, unused)
+        self.retired(&ended, reason)
     }
 
     fn retire_live(&mut self, live: &[(RolloutId, Live)], reason: Reason) -> u64 {
-        let unused = live.iter().map(|(id, live)| u64::from(!self.end(*id, live))).sum();
-        let victims = live.iter().map(|(id, live)| Incarnation { id: *id, insert_lsn: live.insert_lsn });
-        self.retired(victims.collect(), reason, unused)
+        self.end(live);
+        self.retired(live, reason)
     }
 
-    fn retired(&mut self, victims: Vec<Incarnation>, reason: Reason, unused: u64) -> u64 {
-        let count = victims.len() as u64;
-        if count > 0 {
-            self.control(Event::Retire { victims, reason: reason.code(), unused });
+    fn retired(&mut self, ended: &[(RolloutId, Live)], reason: Reason) -> u64 {
+        if !ended.is_empty() {
+            let victims = ended.iter().map(incarnation).collect();
+            self.control(Event::Retire { victims, reason: reason.code(), unused: self.unused(ended) });
         }
-        count
+        ended.len() as u64
     }
 
-    /// Ends a live rollout. Tells whether anyone had asked for it.
-    fn end(&mut self, id: RolloutId, live: &Live) -> bool {
-        self.stands(id, Standing::Nothing);
-        live.used || self.core.usage.is_used(Incarnation { id, insert_lsn: live.insert_lsn })
+    /// Ends live rollouts.
+    fn end(&mut self, live: &[(RolloutId, Live)]) {
+        self.staged.changes.0.reserve(live.len());
+        live.iter().for_each(|(id, _)| self.stands(*id, Standing::Nothing));
+    }
+
+    /// How many of these nobody asked for.
+    fn unused(&self, ended: &[(RolloutId, Live)]) -> u64 {
+        self.core.usage.count_unused(ended.iter().filter(|(_, live)| !live.used).map(incarnation))
     }
 
     /// The standing rule: the clock may have moved.
