@@ -2,6 +2,8 @@
 //!
 //! May touch nothing. Knows nothing of how commands work.
 
+mod filter;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use serde::Serialize;
 
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::output::Output;
+
+pub use filter::{Filter, Span};
 
 const ABOUT: &str =
     "A crash-safe store for RL rollouts: replay a recorded run against it, look inside, check and repair";
@@ -59,7 +63,7 @@ pub enum Command {
     Ls(LsArgs),
     /// Show one rollout, or the values of one of its columns
     Get(GetArgs),
-    /// Print every live rollout with all its columns, as JSON Lines
+    /// Print rollouts with all their columns, as JSON Lines
     Dump(DumpArgs),
     /// Say why rollouts are not fresh, and which option would change that
     Diagnose(DiagnoseArgs),
@@ -147,19 +151,12 @@ pub struct StatArgs {
 
 /// Options of `ls`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line, independent of the others")]
 pub struct LsArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
-    /// Only rollouts more than the lag behind the reference version (several filters: any of them)
-    #[arg(long)]
-    pub stale: bool,
-    /// Only rollouts whose age is above the window
-    #[arg(long)]
-    pub out_of_window: bool,
-    /// Only rollouts without old log-probs
-    #[arg(long)]
-    pub missing: bool,
+    /// Which rollouts
+    #[command(flatten)]
+    pub filter: Filter,
     /// The step at which ages are taken [default: the last that the trainer acted at]
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
@@ -182,9 +179,12 @@ pub struct GetArgs {
     /// The rollout's number, or its string key
     pub id: String,
     /// Print the values of this column alone, one a line
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "tokens")]
     pub column: Option<String>,
-    /// Print one JSON object
+    /// Print a line a completion token: its log-probs, their difference and ratio, the version that sampled it
+    #[arg(long)]
+    pub tokens: bool,
+    /// Print one JSON object; with --tokens, one a token
     #[arg(long)]
     pub json: bool,
 }
@@ -194,6 +194,15 @@ pub struct GetArgs {
 pub struct DumpArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
+    /// Which rollouts
+    #[command(flatten)]
+    pub filter: Filter,
+    /// The step at which ages are taken [default: the last that the trainer acted at]
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// The window in steps [default: what the store last used]
+    #[arg(long, value_name = "W")]
+    pub window: Option<u64>,
     /// Accepted, since the output is JSON already
     #[arg(long)]
     pub json: bool,

@@ -1,17 +1,19 @@
-//! `rollstore dump`: every live rollout with all its columns, as JSON Lines.
+//! `rollstore dump`: rollouts with all their columns, as JSON Lines.
 
 use rollstore::{ErrorKind, RolloutId, RolloutStore};
 
-use super::open;
+use super::chosen::chosen;
 use super::view::RolloutJson;
+use super::{Step, open};
 use crate::args::DumpArgs;
 use crate::exit::{Outcome, Verdict, note};
 use crate::output::Output;
 
 pub(crate) fn run(args: &DumpArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = open(&args.store, None)?;
+    let store = open(&args.store, args.window)?;
+    let at = Step::of(&store, args.step)?;
     let mut verdict = Verdict::Sound;
-    for id in store.ids() {
+    for id in chosen(&store, &args.filter, at.step) {
         if dump(&store, id, out)? == Verdict::Damaged {
             verdict = Verdict::Damaged;
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::values::{Values, each, float};
 use super::view::{RolloutJson, kind_name};
-use super::{Step, not_live, open};
+use super::{Step, not_live, open, tokens};
 use crate::args::GetArgs;
 use crate::exit::{Failure, Outcome, Verdict, note};
 use crate::output::Output;
@@ -20,6 +20,9 @@ const METADATA_CHARS: usize = 400;
 pub(crate) fn run(args: &GetArgs, out: &mut Output) -> Outcome<Verdict> {
     let store = open(&args.store, None)?;
     let rollout = find(&store, &args.store, &args.id)?;
+    if args.tokens {
+        return tokens::print(&rollout, args.json, out);
+    }
     match &args.column {
         Some(name) => print_column(&rollout, name, args.json, out),
         None if args.json => print_json(&rollout, out),

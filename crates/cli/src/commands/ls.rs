@@ -1,10 +1,9 @@
 //! `rollstore ls`: live rollouts, oldest born first, one a line.
 
-use std::collections::HashSet;
-
-use rollstore::{ErrorKind, Rollout, RolloutId, RolloutStore, Staleness};
+use rollstore::{ErrorKind, Rollout, RolloutStore, Staleness};
 use serde::Serialize;
 
+use super::chosen::chosen;
 use super::{Step, open};
 use crate::args::LsArgs;
 use crate::exit::{Outcome, Verdict, note};
@@ -17,7 +16,7 @@ const KEY_CHARS: usize = 40;
 pub(crate) fn run(args: &LsArgs, out: &mut Output) -> Outcome<Verdict> {
     let store = open(&args.store, args.window)?;
     let at = Step::of(&store, args.step)?;
-    let mut ids = chosen(&store, args, at.step);
+    let mut ids = chosen(&store, &args.filter, at.step);
     let found = ids.len();
     ids.truncate(args.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
     if !args.json {
@@ -38,26 +37,6 @@ pub(crate) fn run(args: &LsArgs, out: &mut Output) -> Outcome<Verdict> {
         }
     }
     Ok(verdict)
-}
-
-/// The rollouts that any of the filters lets through, in the store's order.
-fn chosen(store: &RolloutStore, args: &LsArgs, step: u64) -> Vec<RolloutId> {
-    let mut wanted: Vec<Vec<RolloutId>> = Vec::new();
-    if args.stale {
-        wanted.push(store.stale());
-    }
-    if args.out_of_window {
-        wanted.push(store.out_of_window(step));
-    }
-    if args.missing {
-        wanted.push(store.missing());
-    }
-    let mut ids = store.ids();
-    if !wanted.is_empty() {
-        let wanted: HashSet<RolloutId> = wanted.into_iter().flatten().collect();
-        ids.retain(|id| wanted.contains(id));
-    }
-    ids
 }
 
 fn print_head(store: &RolloutStore, args: &LsArgs, at: Step, found: usize, shown: usize, out: &mut Output) -> Outcome {

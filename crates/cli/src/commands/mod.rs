@@ -7,12 +7,14 @@
 //! - I2. Damage in one rollout is told on standard error, turns the exit code to 1, and does not hide the others.
 //! - I3. What stands in for an option that was not given is said in the output.
 
+mod chosen;
 pub(crate) mod diagnose;
 pub(crate) mod dump;
 pub(crate) mod get;
 pub(crate) mod ls;
 pub(crate) mod stat;
 pub(crate) mod sweeps;
+mod tokens;
 mod values;
 pub(crate) mod verify;
 mod view;
