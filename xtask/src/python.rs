@@ -44,7 +44,8 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
         run(environment.command("python").arg(&example).current_dir(&package))?;
     }
     let mut types = environment.command("pyright");
-    types.arg("--pythonpath").arg(environment.program("python"));
+    // Named, since otherwise a file of settings in any folder above comes first.
+    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "pyproject.toml"]);
     run(types.current_dir(&package))
 }
 
