@@ -25,6 +25,8 @@ const SYNC_BYTES: u64 = 8 << 20;
 /// Bytes copied before they are written out: a sync of the log, which the file system may order behind them, never
 /// waits for many more than these.
 const PORTION_BYTES: u64 = 256 << 10;
+/// A portion in the background is followed by a rest of so many times its length.
+const RESTS: u32 = 4;
 /// Bytes of a frame that are read at once; the rest of a longer one is read as it is copied.
 const AHEAD_BYTES_MAX: u64 = 64 << 10;
 const _: () = assert!(PORTION_BYTES < SYNC_BYTES, "a sync finds most of its bytes written out");
@@ -166,8 +168,8 @@ impl Copy<'_> {
             self.unsynced = 0;
         }
         if self.haste == Haste::Background {
-            // Half of the time is the trainer's: its commits find the disk idle.
-            self.core.compactor.waker.rest(self.began.elapsed());
+            // Most of the time is the trainer's: its commits find the disk idle.
+            self.core.compactor.waker.rest(self.began.elapsed().saturating_mul(RESTS));
         }
         (self.portion, self.began) = (0, Instant::now());
         Ok(())
