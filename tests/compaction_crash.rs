@@ -4,10 +4,9 @@
 //! Method: the power is cut at every disk operation of stores that are compacted; and compactions during which, at every
 //! write and sync of a segment, rollouts that are being moved are retired, replaced, computed again or made stale.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use parking_lot::Mutex;
 use rollstore::disk::Disk;
 use rollstore::disk::sim::SimDisk;
 use rollstore::{CompactBudget, Reason, RolloutStore};
@@ -140,7 +139,7 @@ fn changed_at(place: i64, act: Act, expected: &StoreState, what: &str) -> bool {
         let (left, handle) = (Arc::clone(&left), Arc::clone(&handle));
         move || {
             if left.fetch_sub(1, Ordering::Relaxed) == 0
-                && let Some(store) = handle.lock().take()
+                && let Some(store) = handle.lock().unwrap().take()
             {
                 act(&store).unwrap();
             }
@@ -149,10 +148,10 @@ fn changed_at(place: i64, act: Act, expected: &StoreState, what: &str) -> bool {
     let yielding = YieldingDisk::new(Arc::new(disk.clone()), give_way);
     let store = options(Arc::new(yielding)).flush_in_turn().open(DIR).unwrap();
     half_dead(&store);
-    *handle.lock() = Some(store.clone());
+    *handle.lock().unwrap() = Some(store.clone());
     left.store(place, Ordering::Relaxed);
     store.compact(CompactBudget::all()).unwrap();
-    let reached = handle.lock().take().is_none();
+    let reached = handle.lock().unwrap().take().is_none();
     if reached {
         let when = format_args!("{what} at place {place}");
         assert_same(&StoreState::of(&store).unwrap().without_lsns(), expected, when);

@@ -1,4 +1,5 @@
-//! A forked child cannot write (P3), takes nothing away from its parent, and holds nothing for one that is gone.
+//! A forked child cannot write (P3), takes nothing away from its parent, holds nothing for one that is gone, and may own
+//! stores of its own.
 //!
 //! Method: real forks. A child of this process is asked everything that writes. For the orphan this binary runs itself as
 //! a parent that forks and is killed.
@@ -10,8 +11,9 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
-use rollstore::{Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
+use rollstore::{Durability, Error, ErrorKind, NewRollout, Options, Rewind, RolloutStore};
 use rollstore_testkit::child;
 use rollstore_testkit::scratch::is_written_behind;
 
@@ -32,6 +34,9 @@ fn contents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
+/// More than any child here takes.
+const SECONDS_MAX: u32 = 120;
+
 /// Forks; `act` runs in the child, which leaves with its result. Returns the child's pid.
 #[expect(unsafe_code, reason = "there is no fork without it")]
 fn fork(act: impl FnOnce() -> u8) -> i32 {
@@ -40,6 +45,8 @@ fn fork(act: impl FnOnce() -> u8) -> i32 {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork failed");
     if pid == 0 {
+        // SAFETY: sets a timer, whose signal ends a child that waits for what never comes.
+        unsafe { libc::alarm(SECONDS_MAX) };
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or(u8::MAX);
         // SAFETY: `_exit` ends the process at once: no destructor and no exit handler of the parent's runs.
         unsafe { libc::_exit(i32::from(result)) }
@@ -95,6 +102,35 @@ fn p03_a_forked_child_cannot_write_and_takes_nothing_away() {
     store.insert(NewRollout::new(2, 1)).unwrap();
     store.close().unwrap();
     assert_eq!(options().open(&dir).unwrap().len(), 2);
+}
+
+/// Opens stores of its own that each have threads asleep, wakes them, and closes the stores. Returns how many kept what was
+/// inserted.
+fn stores_at_work(root: &Path, count: u64) -> u64 {
+    let buffered = || options().durability(Durability::Buffered { max_delay: Duration::from_millis(1) });
+    let stores: Vec<_> = (0..count).map(|number| buffered().open(root.join(number.to_string())).unwrap()).collect();
+    let works = |store: &&RolloutStore| {
+        let inserted = (1..=20).all(|id| store.insert(NewRollout::new(id, 1)).is_ok()) && store.sync().is_ok();
+        inserted && store.len() == 20 && (*store).clone().close().is_ok()
+    };
+    stores.iter().filter(works).count() as u64
+}
+
+/// The threads of the parent's stores sleep while it forks, and none of them is in the child: whatever a lock keeps of who
+/// waits for it must not lead there.
+#[test]
+fn a_child_that_is_forked_beside_sleeping_threads_may_own_stores() {
+    const STORES: u64 = 24;
+    let root = tempfile::tempdir().unwrap();
+    let open = |number: u64| options().open(root.path().join(format!("parent-{number}"))).unwrap();
+    let inherited: Vec<_> = (0..STORES).map(open).collect();
+    for round in 0..4 {
+        let child = fork(|| u8::try_from(stores_at_work(&root.path().join(format!("child-{round}")), STORES)).unwrap());
+        assert_eq!(exit_code(child), 24, "stores of the child that worked, in round {round}");
+    }
+    for store in &inherited {
+        store.insert(NewRollout::new(1, 1)).unwrap();
+    }
 }
 
 /// The parent to be killed: forks a child that tries to write once told to.

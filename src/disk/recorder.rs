@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// Operations that a trace keeps, the newest ones: a long benchmark must not fill the memory.
 pub const TRACE_OPS_MAX: usize = 1 << 20;

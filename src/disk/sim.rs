@@ -29,13 +29,12 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 pub use fault::Fault;
 pub use image::{CrashImage, ImageStyle};
 
 use super::recorder::Recorder;
 pub use super::recorder::{Op, OpCounts, OpKind, TRACE_OPS_MAX};
+use crate::sync::Mutex;
 use state::State;
 
 /// A file system in memory that loses power, fails and fills up as it is told. Clones are the same disk.

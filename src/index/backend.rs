@@ -12,11 +12,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use redb::{BackendError, StorageBackend};
 
 use super::hash::BuildIdHasher;
 use crate::disk::DiskFile;
+use crate::sync::Mutex;
 
 const BLOCK_BYTES: usize = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use super::entry::Extra;
 use super::entry::{FirstOld, KlEntry};
 use super::{Entry, Row};
@@ -20,6 +18,7 @@ use crate::format::entry::{EntryKind as FrameType, FrameEntry, Has};
 use crate::format::manifest::{RetireLine, StateSnapshot};
 use crate::format::resume::{BatchEnd, Resume};
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
+use crate::sync::Mutex;
 
 /// A file in memory. It can be told to fail as a full disk does, after some more operations that change it.
 #[derive(Debug)]

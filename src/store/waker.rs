@@ -51,7 +51,7 @@ impl Waker {
             if left.is_zero() {
                 return;
             }
-            let _ = self.changed.wait_for(&mut signal, left);
+            self.changed.wait_for(&mut signal, left);
         }
     }
 

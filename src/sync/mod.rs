@@ -1,17 +1,21 @@
 //! The locks and threads that the store's own protocol is made of: who writes, who syncs, who publishes, who flushes.
 //!
 //! Built with `--cfg shuttle`, which `cargo xtask shuttle` alone sets, they belong to a scheduler that tries many orders
-//! of their steps, from a seed. In any other build they are those of `parking_lot` and `std`.
+//! of their steps, from a seed. In any other build they are those of `std`.
+//!
+//! Always true: no lock keeps its waiters in a table of the process. A forked child would inherit that table with threads
+//! in it that it does not have, and wake or follow those (`tests/forked_child.rs`).
+
+mod locks;
 
 #[cfg(shuttle)]
-mod scheduled;
-
+use shuttle::sync as base;
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::sync as base;
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread;
 #[cfg(not(shuttle))]
 pub(crate) use std::thread;
 
-#[cfg(shuttle)]
-pub(crate) use scheduled::{Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(shuttle)]
-pub(crate) use shuttle::thread;
+pub(crate) use locks::{Condvar, Mutex, MutexGuard, RwLock};

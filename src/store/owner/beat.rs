@@ -1,12 +1,10 @@
 //! The thread that shows that an owner lives.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+// Not those of the scheduler: the heartbeat follows the clock.
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-
-// Not those of the scheduler: the heartbeat follows the clock.
-use parking_lot::{Condvar, Mutex};
 
 use super::note::{Note, beat_text};
 use crate::disk::DiskFile;
@@ -38,7 +36,7 @@ impl Beat {
 
     /// Ends the thread without a word to whom comes next.
     pub(super) fn stop(&mut self) {
-        *self.shared.stopped.lock() = true;
+        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -50,14 +48,11 @@ impl Shared {
     fn run(&self, every: Duration) {
         let mut beat = 0;
         loop {
-            let mut stopped = self.stopped.lock();
-            if !*stopped {
-                self.changed.wait_for(&mut stopped, every);
-            }
-            if *stopped {
+            let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout_while(stopped, every, |stopped| !*stopped);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 return;
             }
-            drop(stopped);
             beat += 1;
             if let Err(error) = self.write(Some(beat)) {
                 tracing::warn!(%error, "the heartbeat of the store's owner could not be written; another writer may take over");

@@ -1,17 +1,17 @@
-//! The scheduler's locks with the signatures of `parking_lot`: no poison, and a wait that borrows its guard.
+//! Locks without poison, and with a wait that borrows its guard. What a panic leaves half done, the store's own states say.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use shuttle::sync::{self, RwLockReadGuard, RwLockWriteGuard};
+use super::base::{self, RwLockReadGuard, RwLockWriteGuard};
 
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(sync::Mutex<T>);
+pub(crate) struct Mutex<T>(base::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(sync::Mutex::new(value))
+        Self(base::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -21,7 +21,7 @@ impl<T> Mutex<T> {
 
 /// Empty only within [`Condvar::wait`].
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+pub(crate) struct MutexGuard<'a, T>(Option<base::MutexGuard<'a, T>>);
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
@@ -38,7 +38,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(sync::Condvar);
+pub(crate) struct Condvar(base::Condvar);
 
 impl Condvar {
     pub(crate) fn new() -> Self {
@@ -50,13 +50,13 @@ impl Condvar {
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// No time passes under the scheduler: who waits for a while waits until it is woken.
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: Duration) {
-        self.wait(guard);
-    }
-
-    pub(crate) fn notify_one(&self) {
-        self.0.notify_one();
+    /// Under the scheduler no time passes: who waits for a while waits there until it is woken.
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
+        if cfg!(shuttle) {
+            return self.wait(guard);
+        }
+        let held = guard.0.take().expect("held");
+        guard.0 = Some(self.0.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0);
     }
 
     pub(crate) fn notify_all(&self) {
@@ -65,11 +65,11 @@ impl Condvar {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(sync::RwLock<T>);
+pub(crate) struct RwLock<T>(base::RwLock<T>);
 
 impl<T> RwLock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(sync::RwLock::new(value))
+        Self(base::RwLock::new(value))
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
