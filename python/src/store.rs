@@ -104,6 +104,13 @@ impl Store {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+    fn get_many(&self, py: Python<'_>, ids: Ids<'_>) -> PyResult<Vec<Option<Rollout>>> {
+        let ids = rollout_ids(&ids)?;
+        let rollouts = about(py, &ids, || self.store().get_many(&ids))?;
+        Ok(rollouts.into_iter().map(|rollout| rollout.map(|rollout| std::sync::Arc::new(rollout).into())).collect())
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn staleness(&self, py: Python<'_>, ids: Ids<'_>, step: u64) -> PyResult<Flags> {
         let ids = rollout_ids(&ids)?;
         let found = about(py, &ids, || self.store().staleness(&ids, step))?;

@@ -33,6 +33,19 @@ def test_a_view_is_no_copy_and_read_only(store: RolloutStore) -> None:
         view[3:].view(np.uint8)[0] = 1
 
 
+def test_many_views_come_in_the_order_asked_with_none_for_who_is_not_live(store: RolloutStore) -> None:
+    values = logps(3, 5)
+    store.insert([1, 2], [100, 101], old_logps=values, old_version=0)
+    second, absent, first, again = store.get_many([2, 7, 1, 2])
+    assert absent is None and first is not None and second is not None and again is not None
+    assert (first.created_step, second.created_step, again.created_step) == (100, 101, 101)
+    np.testing.assert_array_equal(first.old_logps, values[0])
+    np.testing.assert_array_equal(second.old_logps, values[1])
+    assert store.get_many([]) == []
+    with pytest.raises(rollstore.InvalidError):
+        store.get_many([1, -1])
+
+
 def test_what_takes_over_a_view_writes_into_a_copy(store: RolloutStore, tmp_path: Path) -> None:
     store.insert([1], 100, old_logps=logps(64), old_version=0)
     view = store[1].old_logps
