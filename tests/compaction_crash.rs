@@ -11,9 +11,10 @@ use rollstore::disk::Disk;
 use rollstore::disk::sim::SimDisk;
 use rollstore::{CompactBudget, Reason, RolloutStore};
 use rollstore_testkit::crash::{Run, Sweep};
+use rollstore_testkit::hooked::Hooked;
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, ids, open_in_turn, options, recompute_all, rollout_of};
-use rollstore_testkit::yielding::YieldingDisk;
+use rollstore_testkit::yielding::Yielding;
 
 type Result<T = ()> = rollstore::Result<T>;
 
@@ -145,7 +146,7 @@ fn changed_at(place: i64, act: Act, expected: &StoreState, what: &str) -> bool {
             }
         }
     };
-    let yielding = YieldingDisk::new(Arc::new(disk.clone()), give_way);
+    let yielding = Hooked::with(Arc::new(disk.clone()), Yielding(give_way));
     let store = options(Arc::new(yielding)).flush_in_turn().open(DIR).unwrap();
     half_dead(&store);
     *handle.lock().unwrap() = Some(store.clone());

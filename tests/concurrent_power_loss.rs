@@ -10,7 +10,8 @@ use std::thread;
 
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
 use rollstore::{Lsn, RolloutStore};
-use rollstore_testkit::grouping::GroupingDisk;
+use rollstore_testkit::grouping::Grouping;
+use rollstore_testkit::hooked::Hooked;
 use rollstore_testkit::settings::{random, scale, seed};
 use rollstore_testkit::store::{DIR, check_content, open, options, rollout};
 
@@ -72,7 +73,7 @@ fn f03_a_power_cut_among_batches_of_eight_threads_leaves_a_prefix() {
     let (mut several, mut lost, mut kept) = (0, 0, 0);
     for round in 0..24 * scale() {
         let disk = SimDisk::new();
-        let grouping = GroupingDisk::new(Arc::new(disk.clone()), THREADS);
+        let grouping = Hooked::with(Arc::new(disk.clone()), Grouping::of(THREADS));
         let store = options(Arc::new(grouping)).segment_bytes(1 << 30).open(DIR).unwrap();
         let number = disk.operation_count() + 12 + random(seed(), round) % 120;
         disk.fail_at(number, Fault::PowerCut);

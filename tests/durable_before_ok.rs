@@ -14,7 +14,8 @@ use rollstore::disk::Disk;
 use rollstore::disk::counting::{CountingDisk, Op, OpKind};
 use rollstore::disk::os::OsDisk;
 use rollstore::disk::sim::SimDisk;
-use rollstore_testkit::grouping::GroupingDisk;
+use rollstore_testkit::grouping::Grouping;
+use rollstore_testkit::hooked::Hooked;
 use rollstore_testkit::store::{DIR, options, rollout_of};
 
 const THREADS: u64 = 8;
@@ -150,7 +151,7 @@ fn d1_each_ok_of_eight_threads_follows_a_sync_on_real_files() {
 
 #[test]
 fn d1_each_ok_of_eight_threads_follows_a_sync_on_a_simulated_disk() {
-    let disk = GroupingDisk::new(Arc::new(SimDisk::new()), THREADS);
+    let disk = Hooked::with(Arc::new(SimDisk::new()), Grouping::of(THREADS));
     check(Arc::new(disk), DIR.as_ref(), THREADS);
 }
 
@@ -176,7 +177,7 @@ fn a_replaced_manifest_is_whole_and_durable_before_its_name() {
 #[test]
 fn one_sync_covers_the_batches_of_several_threads() {
     let disk = SimDisk::new();
-    let grouping = Arc::new(GroupingDisk::new(Arc::new(disk.clone()), THREADS));
+    let grouping = Arc::new(Hooked::with(Arc::new(disk.clone()), Grouping::of(THREADS)));
     let counting = CountingDisk::new(grouping);
     let store = options(Arc::new(counting.clone())).segment_bytes(1 << 30).open(DIR).unwrap();
     thread::scope(|scope| {

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use rollstore::disk::sim::{CrashImage, Fault, ImageStyle, OpKind, SimDisk};
 use rollstore::{CompactBudget, Durability, ErrorKind, Reason, RolloutStore};
+use rollstore_testkit::hooked::Hooked;
 use rollstore_testkit::settings::{scale, seed};
 use rollstore_testkit::state::{StoreState, assert_same};
 use rollstore_testkit::store::{DIR, check_content, ids, open, options, recompute_all, rollout_of};
-use rollstore_testkit::yielding::YieldingDisk;
+use rollstore_testkit::yielding::Yielding;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
@@ -42,13 +43,13 @@ fn in_many_orders(body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn store(disk: &SimDisk) -> RolloutStore {
-    let yielding = YieldingDisk::new(Arc::new(disk.clone()), thread::yield_now);
+    let yielding = Hooked::with(Arc::new(disk.clone()), Yielding(thread::yield_now));
     options(Arc::new(yielding)).open(DIR).unwrap()
 }
 
 /// A Buffered store, whose thread syncs as soon as it is its turn.
 fn buffered_store(disk: &SimDisk) -> RolloutStore {
-    let yielding = YieldingDisk::new(Arc::new(disk.clone()), thread::yield_now);
+    let yielding = Hooked::with(Arc::new(disk.clone()), Yielding(thread::yield_now));
     options(Arc::new(yielding)).durability(Durability::Buffered { max_delay: Duration::ZERO }).open(DIR).unwrap()
 }
 
