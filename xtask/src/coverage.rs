@@ -19,7 +19,7 @@ pub(crate) fn coverage() -> Result<(), String> {
     // Counts of earlier runs do not count.
     run(Command::new(cargo_program()).args(["llvm-cov", "clean", "--profraw-only"]).current_dir(root()))?;
     // Whether the suites pass is asked elsewhere.
-    let suites = ["--package", "rollstore", "--tests", "--ignore-run-fail"];
+    let suites = ["--package", "rollstore", "--tests", "--examples", "--ignore-run-fail"];
     run(Command::new(cargo_program()).args(["llvm-cov", "--no-report"]).args(suites).current_dir(root()))?;
     let mut report = Command::new(cargo_program());
     report.args(["llvm-cov", "report", "--show-missing-lines"]).current_dir(root()).stderr(Stdio::inherit());

@@ -207,7 +207,13 @@ impl Table<'_> {
             "{excess:.0} MB beyond the live values, of which the first old logps of what was recomputed (they stay as \
              behaviour logps) and the reserve file; two segments ({ALLOWED_MB:.0} MB) are allowed on top of small stores"
         );
-        self.add("space after deleting 50 % and reclaiming, but for two segments", "×", most(1.25, 1.10), &ratio, &note);
+        self.add(
+            "space after deleting 50 % and reclaiming, but for two segments",
+            "×",
+            most(1.25, 1.10),
+            &ratio,
+            &note,
+        );
         if let Some(bar) = self.bars.last_mut().filter(|bar| bar.verdict == Verdict::Missed && excess <= ALLOWED_MB) {
             bar.verdict = Verdict::Must;
         }
