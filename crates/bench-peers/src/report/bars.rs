@@ -160,7 +160,16 @@ impl Table<'_> {
         {
             let ids = if case == "w" { "" } else { ", random ids" };
             let found = self.times(case, peer, name);
-            self.add(&format!("ingest against {peer}{ids}"), "×", least(must, aim), &found, "");
+            let limit = self.rounds(|round| {
+                let figure = |peer| self.results.figure(case, peer, round, name);
+                Some(figure("raw")? / figure(peer)?)
+            });
+            let note = if limit.is_empty() {
+                String::new()
+            } else {
+                format!("appending the same bytes to a raw file makes {:.2} × of {peer} on this disk", median(&limit))
+            };
+            self.add(&format!("ingest against {peer}{ids}"), "×", least(must, aim), &found, &note);
         }
     }
 
