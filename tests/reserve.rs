@@ -56,10 +56,26 @@ fn d12_a_store_on_a_full_disk_closes_opens_retires_and_compacts() {
     store.retire(&ids(1..8), Reason::Trained).unwrap();
     let compacted = store.compact(CompactBudget::all()).unwrap();
     assert!(compacted.freed_bytes > 100 << 10, "{compacted:?}");
+    assert!(has_reserve(&disk), "for the next full disk");
     for id in 20..23 {
         store.insert(rollout_of(id, 0, 0, 3_000)).unwrap();
     }
     assert!(store.verify().unwrap().is_sound());
+}
+
+#[test]
+fn d12_a_store_of_one_rollout_has_its_reserve_too() {
+    let disk = SimDisk::new();
+    let store = options(Arc::new(disk.clone())).reserve_bytes(RESERVE_BYTES).open(DIR).unwrap();
+    store.insert(rollout_of(1, 0, 0, 3_000)).unwrap();
+    disk.set_capacity(Some(used_bytes(&disk)));
+    let full = store.insert(rollout_of(2, 0, 0, 30_000)).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Full, "{full}");
+    drop(store);
+    let store = open(&disk).unwrap();
+    store.retire(&ids([1]), Reason::Trained).unwrap();
+    store.compact(CompactBudget::all()).unwrap();
+    store.close().unwrap();
 }
 
 #[test]

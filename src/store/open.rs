@@ -186,6 +186,8 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
     };
     owner.claim(dir, &mut manifest)?;
     manifests::write(disk, dir, &manifest)?;
+    // From the first day on: the disk may be full before the index is flushed for the first time.
+    Reserve::new(dir, options.reserve_bytes).make(disk);
     Ok(manifest)
 }
 
@@ -224,11 +226,13 @@ fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<Stor
 fn check_identity(options: &Options, manifest: &Manifest, dir: &Path) -> Result<()> {
     match &options.run_identity {
         Some(given) if *given != manifest.run_identity => {
-            let (ours, theirs) = (start_of(given), start_of(&manifest.run_identity));
-            let message = format!(
-                "{} belongs to run \"{theirs}\", this is run \"{ours}\"; give each run a directory of its own",
-                dir.display()
-            );
+            let ours = start_of(given);
+            let theirs = match manifest.run_identity.as_slice() {
+                [] => "a run without an identity".to_owned(),
+                theirs => format!("run \"{}\"", start_of(theirs)),
+            };
+            let message =
+                format!("{} belongs to {theirs}, this is run \"{ours}\"; give each run a directory of its own", dir.display());
             Err(Error::invalid(message).at(dir))
         }
         _ => Ok(()),

@@ -275,8 +275,8 @@ impl Options {
         self
     }
 
-    /// Size of the file `RESERVE`, which a thread of the store writes beside the segments and which is removed when the disk
-    /// is full, so that the store can still be closed, opened, retired from and compacted; default
+    /// Size of the file `RESERVE`, which is made with the store and is removed when the disk is full, so that the store can
+    /// still be closed, opened, retired from and compacted; default
     /// [`limits::RESERVE_BYTES_DEFAULT`](crate::limits::RESERVE_BYTES_DEFAULT), 0 for none. It is made anew once there is space.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;

@@ -149,6 +149,8 @@ impl RolloutStore {
             let left = most.saturating_sub(done.copied_bytes);
             let Some(step) = step(core, Haste::Asked, left)? else {
                 core.check_open()?;
+                // What was freed may be needed at the next full disk.
+                core.reserve.make(&*core.disk);
                 done.is_done = left > 0;
                 return Ok(done);
             };
