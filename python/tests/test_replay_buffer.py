@@ -131,6 +131,14 @@ def test_an_end_has_a_reason(opened: Opened) -> None:
     assert buffer.dropped == {"capacity": 2, "too long": 2}
 
 
+def test_a_closed_buffer_draws_nothing_and_says_so(opened: Opened) -> None:
+    buffer = opened()
+    filled(buffer, range(1))
+    buffer.close()
+    with pytest.raises(InvalidError, match="closed"):
+        buffer.sample(1)
+
+
 def test_a_call_that_is_refused_changes_nothing(opened: Opened) -> None:
     buffer = opened(stale="keep", capacity=2)
     filled(buffer, range(1, 2))

@@ -19,6 +19,19 @@ def fill(store: RolloutStore, ids: list[int], step: int) -> None:
         batch.cursor(f"step {step}".encode())
 
 
+def test_a_batch_takes_nothing_after_its_block(store: RolloutStore) -> None:
+    with store.batch() as batch:
+        batch.insert([1], 100)
+    with pytest.raises(rollstore.InvalidError, match="ended"):
+        batch.insert([2], 100)
+    with pytest.raises(KeyError), store.batch() as batch:
+        batch.insert([3], 100)
+        raise KeyError
+    with pytest.raises(rollstore.InvalidError, match="ended"):
+        batch.commit()
+    assert store.ids().tolist() == [1] and batch.committed is None
+
+
 def test_a_restore_brings_back_what_was_fresh(tmp_path: Path) -> None:
     path, saved = tmp_path / "rollouts", tmp_path / "ckpt" / "rollouts"
     with RolloutStore.open(path, window=8) as store:

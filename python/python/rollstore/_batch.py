@@ -10,6 +10,7 @@ from ._arrays import id_array
 from ._insert import Columns, insert_args, piece_args
 from ._opened import Opened
 from ._plan import Applied, Plan, computed_of
+from .errors import InvalidError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +35,7 @@ class Batch:
     """Operations that become one atomic commit: after a crash all of them happened, or none.
 
     They are applied in order, each seeing the ones before it. As a context manager it commits at the end of the block, unless
-    the block raises::
+    the block raises; after the block it takes nothing more::
 
         with store.batch() as batch:
             batch.insert(ids, step, completion_ids=tokens)
@@ -45,9 +46,15 @@ class Batch:
 
     def __init__(self, store: Opened) -> None:
         self._store = store
-        self._batch = native.Batch()
+        self._operations: native.Batch | None = native.Batch()
         self.committed: Committed | None = None
         """What the commit did, once it has."""
+
+    @property
+    def _batch(self) -> native.Batch:
+        if self._operations is None:
+            raise InvalidError("the block of this batch has ended, nobody would commit what is added now; begin another")
+        return self._operations
 
     def insert(self, ids: Any, created_step: Any, *, replace: bool = False, **columns: Unpack[Columns]) -> None:
         """Inserts rollouts; see :meth:`RolloutStore.insert`."""
@@ -119,5 +126,8 @@ class Batch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.commit()
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self._operations = None

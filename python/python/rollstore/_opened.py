@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 from . import _rollstore as native
 from .errors import DTypeError, InvalidError
 
@@ -13,6 +15,10 @@ class Opened:
 
     def __init__(self, store: native.Store) -> None:
         self._store = store
+
+    def check_open(self) -> None:
+        """Raises :class:`InvalidError` where the store is closed."""
+        self._store.get_many(np.empty(0, np.uint64))
 
     @property
     def path(self) -> str:

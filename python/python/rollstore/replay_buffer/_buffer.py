@@ -219,6 +219,7 @@ class ReplayBuffer:
             compute: under ``stale="recompute"``, computes old logps that are missing or too old: see
                 :meth:`rollstore.RolloutStore.get_or_compute`.
         """
+        self.store.check_open()
         if strategy not in ("uniform", "oldest", "newest"):
             raise InvalidError(f"strategy is {strategy!r}, it must be 'uniform', 'oldest' or 'newest'")
         if (compute is not None) != (self._stale == "recompute"):
