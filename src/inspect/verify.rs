@@ -27,6 +27,14 @@ pub struct Finding {
     pub rollouts: Vec<RolloutId>,
 }
 
+impl Finding {
+    /// What an error says to be damaged, or the error where it is of another kind.
+    pub(super) fn of(error: Error) -> Result<Self> {
+        let rollouts = error.rollout().into_iter().collect();
+        error.damage().cloned().map(|damage| Self { damage, rollouts }).ok_or(error)
+    }
+}
+
 /// What a verification saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {

@@ -44,6 +44,17 @@ pub(crate) fn walk(
     scan: &Source<'_>,
     frames: Range<u64>,
     bytes_read: &mut u64,
+    visit: impl FnMut(Step) -> Result<()>,
+) -> Result<()> {
+    walk_where(scan, frames, |_| true, bytes_read, visit)
+}
+
+/// As [`walk`], passing over frames that nobody wants by their header: what lies behind it is not read.
+pub(super) fn walk_where(
+    scan: &Source<'_>,
+    frames: Range<u64>,
+    wanted: impl Fn(&FrameHeader) -> bool,
+    bytes_read: &mut u64,
     mut visit: impl FnMut(Step) -> Result<()>,
 ) -> Result<()> {
     let mut offset = frames.start;
@@ -58,6 +69,10 @@ pub(crate) fn walk(
                 continue;
             }
         };
+        if !wanted(&header) {
+            offset = offset.saturating_add(header.frame_len());
+            continue;
+        }
         let checked = scan.frame_at(offset, bytes_read).and_then(|frame| {
             check_padding(scan, &frame, bytes_read)?;
             Ok(frame)

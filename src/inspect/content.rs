@@ -1,0 +1,37 @@
+//! What the files of a store amount to, read without a lock: the state and the index that an open would come to.
+
+use std::path::Path;
+
+use crate::disk::{Access, Disk, FileSystem};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::segment::ReadMode;
+use crate::recovery::{Base, Recovered, Request, Survey, manifests};
+
+/// Reads a store that may be written to meanwhile. What looks damaged while files are replaced is looked at again; only what
+/// is still there at the last look is told.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
+    const LOOKS: u32 = 5;
+    let mut looks = 1;
+    loop {
+        match look(disk, dir) {
+            Err(error) if looks < LOOKS && matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) => looks += 1,
+            other => return other,
+        }
+    }
+}
+
+fn look(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
+    let none = || Error::not_found(format!("{} holds no store", dir.display())).at(dir);
+    let manifest = manifests::newest(disk, dir)?.ok_or_else(none)?;
+    // A map of a file on another machine may go away under its reader.
+    let is_local = disk.file_system(dir).is_ok_and(|file_system| file_system == FileSystem::Local);
+    let request = Request {
+        disk,
+        dir,
+        access: Access::Read,
+        read_mode: ReadMode { mapped: is_local, recheck_always: false },
+        index_cache_bytes: 0,
+    };
+    let base = Base::load(&request, &manifest);
+    Survey::read(&request, manifest, &base)?.load(&request, base)
+}
