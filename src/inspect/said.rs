@@ -172,7 +172,9 @@ impl LogFrame {
     #[must_use]
     pub fn rollouts(&self) -> Vec<RolloutId> {
         match &self.said {
-            Said::Retire { rollouts, .. } | Said::EndPieces { rollouts } => rollouts.iter().map(|(id, _)| *id).collect(),
+            Said::Retire { rollouts, .. } | Said::EndPieces { rollouts } => {
+                rollouts.iter().map(|(id, _)| *id).collect()
+            }
             Said::Tally { used } => used.clone(),
             _ => self.rollout.into_iter().collect(),
         }

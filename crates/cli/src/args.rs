@@ -3,20 +3,41 @@
 //! May touch nothing. Knows nothing of how commands work.
 
 mod filter;
+mod look;
+mod period;
+mod table;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::output::Output;
 
 pub use filter::{Filter, Span};
+pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, SegmentOrder, SegmentsArgs};
+pub use period::Period;
+pub use table::{RolloutColumn, RolloutOrder};
 
 const ABOUT: &str =
     "A crash-safe store for RL rollouts: replay a recorded run against it, look inside, check and repair";
+
+const STAT_HELP: &str = "\
+Examples:
+  rollstore stat run/rollouts
+  rollstore stat run/rollouts --every 2s
+  rollstore stat run/rollouts --every 1m --json >> stat.jsonl
+
+With --every a terminal shows the newest look alone; elsewhere looks follow each other. A JSON line then has seconds, since \
+the first look, and per_second: inserted, computed, retired and log_bytes since the look before; null in the first one.";
+
+const LS_HELP: &str = "\
+Examples:
+  rollstore ls run/rollouts --stale --limit 20
+  rollstore ls run/rollouts --sort bytes --reverse --limit 10 --columns id,tokens,bytes
+  rollstore ls run/rollouts --columns id,reward --json";
 
 const VERIFY_JSON: &str = "\
 The JSON object: sound (bool), checkpoint (bool: not a store), segments, frames, bytes (of segments, checked), in_flight_bytes \
@@ -65,6 +86,16 @@ pub enum Command {
     Get(GetArgs),
     /// Print rollouts with all their columns, as JSON Lines
     Dump(DumpArgs),
+    /// Show the rollouts of a group, and whether it is complete
+    Group(GroupArgs),
+    /// Show every frame of one rollout in the log, and what became of each
+    History(HistoryArgs),
+    /// Show the log frame by frame, and what is written from now on
+    Log(LogArgs),
+    /// Show what each segment holds, and how much of it is alive
+    Segments(SegmentsArgs),
+    /// Say what differs between two stores or checkpoints
+    Diff(DiffArgs),
     /// Say why rollouts are not fresh, and which option would change that
     Diagnose(DiagnoseArgs),
     /// Show the sweeps whose progress is stored, and how far each has come
@@ -81,6 +112,8 @@ pub enum Command {
     Rewind(RewindArgs),
     /// Give back the space of rollouts that ended
     Compact(CompactArgs),
+    /// Print a script that completes this program's commands in a shell
+    Completions(CompletionsArgs),
 }
 
 /// Options of `replay`.
@@ -141,16 +174,24 @@ pub enum Clock {
 
 /// Options of `stat`.
 #[derive(Debug, Args)]
+#[command(after_help = STAT_HELP)]
 pub struct StatArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
-    /// Print one JSON object
+    /// Look again and again, with rates: 500ms, 2s, 1m
+    #[arg(long, value_name = "TIME")]
+    pub every: Option<Period>,
+    /// End after N looks
+    #[arg(long, value_name = "N", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Print one JSON object, with --every one a look
     #[arg(long)]
     pub json: bool,
 }
 
 /// Options of `ls`.
 #[derive(Debug, Args)]
+#[command(after_help = LS_HELP)]
 pub struct LsArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
@@ -163,6 +204,15 @@ pub struct LsArgs {
     /// The window in steps [default: what the store last used]
     #[arg(long, value_name = "W")]
     pub window: Option<u64>,
+    /// The order [default: oldest born first, then by id]
+    #[arg(long, value_enum)]
+    pub sort: Option<RolloutOrder>,
+    /// The other way round
+    #[arg(long)]
+    pub reverse: bool,
+    /// What to show, in this order; with --json the fields have these names
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<RolloutColumn>,
     /// List at most K rollouts
     #[arg(long, value_name = "K")]
     pub limit: Option<u64>,
@@ -309,6 +359,11 @@ pub(crate) struct Answer(clap::Error);
 
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Answer> {
     Cli::try_parse_from(arguments).map(|cli| cli.command).map_err(Answer)
+}
+
+/// The parser itself, for what is made of it.
+pub(crate) fn parser() -> clap::Command {
+    Cli::command()
 }
 
 impl Answer {

@@ -22,6 +22,8 @@ pub(crate) enum Verdict {
     Sound,
     /// Damage was met, told on standard error and passed.
     Damaged,
+    /// What was looked at is not as it should be, or not the same.
+    Different,
 }
 
 /// Why a command ended early.
@@ -77,7 +79,7 @@ impl From<TraceError> for Failure {
 pub(crate) fn finish(outcome: Outcome<Verdict>) -> u8 {
     match outcome {
         Ok(Verdict::Sound) | Err(Failure::ReaderGone) => 0,
-        Ok(Verdict::Damaged) => 1,
+        Ok(Verdict::Damaged | Verdict::Different) => 1,
         Err(Failure::Found(message)) => {
             note(&message);
             1

@@ -23,16 +23,35 @@ pub(crate) struct FindingJson<'a> {
     rollouts: Vec<String>,
 }
 
+/// A damaged place among lines of another kind.
+#[derive(Debug, Serialize)]
+pub(crate) struct Damaged<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    finding: FindingJson<'a>,
+}
+
+impl<'a> Damaged<'a> {
+    pub(crate) fn new(store: &Path, finding: &'a Finding) -> Self {
+        Self { kind: "damaged", finding: FindingJson::new(store, finding) }
+    }
+}
+
+impl<'a> FindingJson<'a> {
+    fn new(store: &Path, Finding { damage, rollouts }: &'a Finding) -> Self {
+        Self {
+            file: within(store, &damage.file),
+            offset: damage.offset,
+            expected: &damage.expected,
+            found: &damage.found,
+            rollouts: ids(rollouts),
+        }
+    }
+}
+
 /// The findings of a store as JSON.
 pub(crate) fn as_json<'a>(store: &Path, findings: &'a [Finding]) -> Vec<FindingJson<'a>> {
-    let json = |Finding { damage, rollouts }: &'a Finding| FindingJson {
-        file: within(store, &damage.file),
-        offset: damage.offset,
-        expected: &damage.expected,
-        found: &damage.found,
-        rollouts: ids(rollouts),
-    };
-    findings.iter().map(json).collect()
+    findings.iter().map(|finding| FindingJson::new(store, finding)).collect()
 }
 
 /// The findings of a store for people: a block of lines for each place, an empty line before each.

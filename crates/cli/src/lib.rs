@@ -51,6 +51,11 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Ls(args) => commands::ls::run(args, out),
         Command::Get(args) => commands::get::run(args, out),
         Command::Dump(args) => commands::dump::run(args, out),
+        Command::Group(args) => commands::group::run(args, out),
+        Command::History(args) => commands::history::run(args, out),
+        Command::Log(args) => commands::log::run(args, out),
+        Command::Segments(args) => commands::segments::run(args, out),
+        Command::Diff(args) => commands::diff::run(args, out),
         Command::Diagnose(args) => commands::diagnose::run(args, out),
         Command::Sweeps(args) => commands::sweeps::run(args, out),
         Command::Verify(args) => commands::verify::run(args, out),
@@ -59,5 +64,13 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Restore(args) => upkeep::restore::run(args, out),
         Command::Rewind(args) => upkeep::rewind::run(args, out),
         Command::Compact(args) => upkeep::compact::run(args, out),
+        Command::Completions(args) => completions(args, out),
     }
+}
+
+fn completions(args: &args::CompletionsArgs, out: &mut Output) -> Outcome<Verdict> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut args::parser(), "rollstore", &mut script);
+    out.line(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(Verdict::Sound)
 }

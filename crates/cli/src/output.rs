@@ -1,6 +1,6 @@
 //! Standard output: buffered, quiet when the reader has gone, loud when the bytes could not be written.
 //!
-//! May touch standard output. Knows nothing of what is written.
+//! May touch standard output, and wait at it. Knows nothing of what is written.
 //!
 //! Always true:
 //! - O1. A closed pipe ends the command at the next write; any other failed write is an error.
@@ -8,6 +8,10 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::exit::{Failure, Outcome};
 
@@ -18,6 +22,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(crate) struct Output {
     writer: BufWriter<Box<dyn Write>>,
     is_styled: bool,
+    /// A terminal that can be cleared.
+    is_screen: bool,
 }
 
 impl Output {
@@ -26,8 +32,9 @@ impl Output {
         let stdout = io::stdout();
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let is_styled = stdout.is_terminal() && !set("NO_COLOR") && !dumb;
-        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, Box::new(RawStdout)), is_styled }
+        let is_screen = stdout.is_terminal() && !dumb;
+        let is_styled = is_screen && !set("NO_COLOR");
+        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, Box::new(RawStdout)), is_styled, is_screen }
     }
 
     /// Writes one line.
@@ -44,6 +51,34 @@ impl Output {
     /// Writes everything gathered so far.
     pub(crate) fn flush(&mut self) -> Outcome {
         self.writer.flush().map_err(|error| failure(&error))
+    }
+
+    /// Writes everything gathered so far and waits, for as long as there is a reader.
+    pub(crate) fn wait(&mut self, time: Duration) -> Outcome {
+        self.flush()?;
+        let stdout = io::stdout();
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // Errors are told whether or not they are asked for: a pipe without a reader is one.
+            let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+            let timeout = Timespec::try_from(left).ok();
+            match poll(&mut watched, timeout.as_ref()) {
+                Ok(0) => return Ok(()),
+                Ok(_) => return Err(Failure::ReaderGone),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Failure::could_not_look(format!("could not wait: {error}"))),
+            }
+        }
+    }
+
+    /// Clears a terminal, so that the next look stands where the last one did; puts an empty line between them elsewhere.
+    pub(crate) fn next_look(&mut self, is_first: bool) -> Outcome {
+        match (self.is_screen, is_first) {
+            (true, _) => write!(self.writer, "\u{1b}[H\u{1b}[2J").map_err(|error| failure(&error)),
+            (false, true) => Ok(()),
+            (false, false) => self.line(""),
+        }
     }
 
     /// The text in bold where escapes are in use.

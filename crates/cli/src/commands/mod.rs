@@ -9,15 +9,23 @@
 
 mod chosen;
 pub(crate) mod diagnose;
+pub(crate) mod diff;
 pub(crate) mod dump;
+mod frame;
 pub(crate) mod get;
+pub(crate) mod group;
+pub(crate) mod history;
+pub(crate) mod log;
 pub(crate) mod ls;
+mod row;
+pub(crate) mod segments;
 pub(crate) mod stat;
 pub(crate) mod sweeps;
 mod tokens;
 mod values;
 pub(crate) mod verify;
 mod view;
+mod watch;
 
 use std::path::Path;
 
@@ -58,6 +66,16 @@ impl Step {
             None => 0,
         };
         Ok(Self { step, origin: "the newest born, since the trainer has not acted yet" })
+    }
+}
+
+impl Step {
+    /// The step, window and lag that flags are for, each with where it comes from.
+    fn words(self, store: &RolloutStore, asked_window: Option<u64>) -> String {
+        let Self { step, origin } = self;
+        let (window, lag) = (store.window(), store.max_version_lag());
+        let window_origin = if asked_window.is_some() { "as given" } else { "as last used" };
+        format!("step {step} ({origin}), window {window} ({window_origin}), lag {lag} (as last used)")
     }
 }
 

@@ -1,30 +1,73 @@
-//! `rollstore stat`: a store's clocks, options, sizes and counters.
+//! `rollstore stat`: a store's clocks, options, sizes and counters, once or again and again.
 
 use rollstore::Stats;
 use serde_json::{Map, Value, json};
 
 use super::open;
-use crate::args::StatArgs;
+use super::watch::{self, Watch};
+use crate::args::{Period, StatArgs};
 use crate::exit::{Outcome, Verdict};
 use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &StatArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = open(&args.store, None)?;
-    let stats = store.stats()?;
-    let cursor_bytes = store.cursor().map(|cursor| cursor.len());
-    if args.json {
-        out.json(&as_json(&stats, cursor_bytes))?;
+    let Some(Period(pause)) = args.every else {
+        let look = Look::at(args)?;
+        if args.json {
+            out.json(&look.as_json())?;
+        } else {
+            print(args, &look, None, out)?;
+        }
         return Ok(Verdict::Sound);
-    }
-    out.line(out.bold(&format!(" {}", text::path(&args.store))))?;
-    for (name, told) in rows(&stats, cursor_bytes) {
-        out.line(format_args!(" {name:<10} {told}"))?;
-    }
-    for warning in &stats.warnings {
-        out.line(format_args!(" {:<10} {}", "warning", text::escape(warning)))?;
+    };
+    let mut watch = Watch::begin();
+    for number in 0..args.count.unwrap_or(u64::MAX) {
+        if number > 0 {
+            out.wait(pause)?;
+        }
+        let look = Look::at(args)?;
+        let (elapsed, rates) = watch.look(&look.stats);
+        if args.json {
+            let mut json = look.as_json();
+            json["seconds"] = elapsed.as_secs_f64().into();
+            json["per_second"] = json!(rates);
+            out.json(&json)?;
+        } else {
+            out.next_look(number == 0)?;
+            print(args, &look, Some(watch::words(rates.as_ref())), out)?;
+        }
     }
     Ok(Verdict::Sound)
+}
+
+/// A store as it was at one moment.
+struct Look {
+    stats: Stats,
+    cursor_bytes: Option<usize>,
+}
+
+impl Look {
+    /// A store that is open read-only stays as it was: each look opens it anew.
+    fn at(args: &StatArgs) -> Outcome<Self> {
+        let store = open(&args.store, None)?;
+        Ok(Self { stats: store.stats()?, cursor_bytes: store.cursor().map(|cursor| cursor.len()) })
+    }
+
+    fn as_json(&self) -> Value {
+        as_json(&self.stats, self.cursor_bytes)
+    }
+}
+
+fn print(args: &StatArgs, look: &Look, rates: Option<String>, out: &mut Output) -> Outcome {
+    out.line(out.bold(&format!(" {}", text::path(&args.store))))?;
+    let rates = rates.map(|rates| ("rates", rates));
+    for (name, told) in rows(&look.stats, look.cursor_bytes).into_iter().chain(rates) {
+        out.line(format_args!(" {name:<10} {told}"))?;
+    }
+    for warning in &look.stats.warnings {
+        out.line(format_args!(" {:<10} {}", "warning", text::escape(warning)))?;
+    }
+    Ok(())
 }
 
 fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String)> {
