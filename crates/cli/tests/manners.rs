@@ -24,14 +24,20 @@ fn commands() -> (TempDir, Vec<Vec<OsString>>) {
     let mut commands: Vec<Vec<OsString>> = vec![
         vec!["stat".into(), store.clone()],
         vec!["ls".into(), store.clone()],
-        vec!["get".into(), store.clone(), id],
+        vec!["get".into(), store.clone(), id.clone()],
         vec!["dump".into(), store.clone()],
+        vec!["group".into(), store.clone(), "280".into()],
+        vec!["history".into(), store.clone(), id],
+        vec!["log".into(), store.clone()],
+        vec!["segments".into(), store.clone()],
+        vec!["diff".into(), store.clone(), folder.path().join("store.checkpoint").into()],
         vec!["verify".into(), store.clone()],
         vec!["repair".into(), store.clone()],
         vec!["replay".into(), recorded_trace().into(), "--store".into(), store],
     ];
     let with_json: Vec<_> = commands.iter().map(|command| [command.as_slice(), &["--json".into()]].concat()).collect();
     commands.extend(with_json);
+    commands.push(vec!["completions".into(), "zsh".into()]);
     commands.push(vec!["--help".into()]);
     (folder, commands)
 }
