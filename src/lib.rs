@@ -40,6 +40,7 @@
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
 //! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
+//! | read the log, learn what became of a rollout, compare two stores | [`inspect`] |
 //! | check every byte, make a damaged store usable | [`inspect`], [`RolloutStore::repair`] |
 //! | know what to do about an error | [`ErrorKind`] |
 //!

@@ -20,17 +20,13 @@ pub(super) fn head() -> String {
 /// A frame on one line.
 pub(super) fn row(frame: &LogFrame) -> String {
     let LogFrame { segment, offset, bytes, lsn, kind, .. } = frame;
+    let of = frame.rollout.map_or_else(String::new, |id| format!("rollout {id}: "));
     let moved = if frame.is_moved { " (moved here by compaction)" } else { "" };
-    format!(" {segment:>7} {offset:>10} {bytes:>9} {lsn:>12} {kind:<11} {}{moved}", says(frame))
+    format!(" {segment:>7} {offset:>10} {bytes:>9} {lsn:>12} {kind:<11} {of}{}{moved}", words(&frame.said))
 }
 
 /// What a frame says, in words.
-pub(super) fn says(frame: &LogFrame) -> String {
-    let of = frame.rollout.map_or_else(String::new, |id| format!("rollout {id}: "));
-    format!("{of}{}", words(&frame.said))
-}
-
-fn words(said: &Said) -> String {
+pub(super) fn words(said: &Said) -> String {
     let optional =
         |name: &str, value: &Option<u64>| value.map_or_else(String::new, |value| format!(", {name} {value}"));
     let because =

@@ -68,7 +68,7 @@ fn print(history: &History, out: &mut Output) -> Outcome {
     out.line(out.bold(&head))?;
     for HistoryFrame { frame, incarnation, fate } in &history.frames {
         let LogFrame { segment, offset, bytes, lsn, kind, .. } = frame;
-        let (became, says) = (words(*fate), frame::says(frame));
+        let (became, says) = (fate_words(*fate), frame::words(&frame.said));
         out.line(format_args!(
             " {lsn:>12} {incarnation:>12} {segment:>7} {offset:>10} {bytes:>9} {kind:<11} {became:<34} {says}"
         ))?;
@@ -76,7 +76,7 @@ fn print(history: &History, out: &mut Output) -> Outcome {
     Ok(())
 }
 
-fn words(fate: Fate) -> String {
+fn fate_words(fate: Fate) -> String {
     match fate {
         Fate::Served => "served".to_owned(),
         Fate::PartlySuperseded { by } => format!("served but for {by}"),
