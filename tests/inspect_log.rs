@@ -139,9 +139,9 @@ fn damage_stands_where_it_is_and_hides_no_frame_behind_it() {
         let path = dir.path().join(format!("sealed-{is_sealed}"));
         let store = store(&path);
         if is_sealed {
-            store.close().unwrap()
+            store.close().unwrap();
         } else {
-            store.abandon()
+            store.abandon();
         }
         let (whole, _) = told(&mut inspect::log(&path).unwrap());
         let segment = segments(&path).remove(0);

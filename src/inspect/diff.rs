@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::disk::os::OsDisk;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::entry::Has;
 use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, RolloutMeta};
 use crate::ids::{Location, Lsn, RolloutId};
@@ -225,8 +225,10 @@ fn state_of(store: &Recovered, entry: &Entry) -> Option<String> {
 }
 
 fn open(store: &Recovered, at: Location, id: RolloutId, lsn: Lsn) -> Result<Frame> {
-    let segment = store.segments.iter().find(|segment| segment.id == at.segment);
-    let none = || crate::error::Error::new(crate::error::ErrorKind::Io, format!("no segment {}", at.segment));
+    // They ascend, as the manifest lists them.
+    let segment = store.segments.binary_search_by_key(&at.segment, |segment| segment.id).ok();
+    let segment = segment.and_then(|place| store.segments.get(place));
+    let none = || Error::new(ErrorKind::Io, format!("segment {} of rollout {id} is not listed", at.segment));
     Frame::open(Arc::clone(segment.ok_or_else(none)?), at, id, lsn)
 }
 

@@ -34,7 +34,7 @@ pub struct History {
 /// One frame of a rollout's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryFrame {
-    /// The frame.
+    /// The frame. One that lists rollouts lists this one alone.
     pub frame: LogFrame,
     /// The incarnation that it brought to, or ended; the number of its insert or first piece.
     pub incarnation: Lsn,
@@ -127,15 +127,13 @@ struct Ending {
 }
 
 impl Collected {
-    fn add(&mut self, frame: LogFrame, rollout: RolloutId) {
-        match &frame.said {
+    fn add(&mut self, mut frame: LogFrame, rollout: RolloutId) {
+        match &mut frame.said {
             Said::Retire { rollouts, .. } | Said::EndPieces { rollouts } => {
-                let ended = rollouts.iter().filter(|(id, _)| *id == rollout).map(|(_, incarnation)| *incarnation);
-                // A list of thousands is not repeated: what it says of others is no part of this history.
-                let mut ended: Vec<Lsn> = ended.collect();
-                ended.dedup();
-                for incarnation in ended {
-                    self.frames.push((incarnation, frame.clone()));
+                rollouts.retain(|(id, _)| *id == rollout);
+                // A rollout that ends and comes again within a batch does so in frames of their own.
+                if let Some((_, incarnation)) = rollouts.first() {
+                    self.frames.push((*incarnation, frame));
                 }
             }
             Said::RetireLine { .. } => self.lines.push(frame),

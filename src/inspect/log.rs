@@ -14,7 +14,7 @@ use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::footer::{TRAILER_BYTES, decode_trailer};
 use crate::format::frame::FrameHeader;
-use crate::format::manifest::{SegmentRecord, SegmentState};
+use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentKind};
 use crate::ids::{Lsn, RolloutId, SegmentId};
@@ -38,6 +38,7 @@ pub enum LogItem {
 /// The frames of a log, oldest segment first. Made by [`log`].
 ///
 /// The iterator ends where the log does for now, and may be asked again: it then goes on with what was written meanwhile.
+/// What compaction gave back before it was read is not told; what it copied is, as a frame that was moved.
 #[derive(Debug)]
 pub struct Log<'a> {
     disk: &'a dyn Disk,
@@ -58,6 +59,8 @@ struct Pass {
     segments: VecDeque<SegmentRecord>,
     /// Frames up to this one are durable.
     durable: Lsn,
+    /// A listed segment was dropped before it was read: what is alive of it was copied to one that this pass does not list.
+    has_missed: bool,
 }
 
 /// How far a segment was read.
@@ -132,7 +135,7 @@ impl<'a> Log<'a> {
         Ok(self.manifest()?.segments.iter().map(|record| record.id.0).collect())
     }
 
-    fn manifest(&self) -> Result<crate::format::manifest::Manifest> {
+    fn manifest(&self) -> Result<Manifest> {
         let none = || Error::not_found(format!("{} holds no store", self.dir.display())).at(&self.dir);
         manifests::newest(self.disk, &self.dir)?.ok_or_else(none)
     }
@@ -141,7 +144,7 @@ impl<'a> Log<'a> {
         let manifest = self.manifest()?;
         let is_listed = |segment: &SegmentId| manifest.segments.iter().any(|record| record.id == *segment);
         self.places.retain(|segment, _| is_listed(segment));
-        Ok(Pass { segments: manifest.segments.into(), durable: manifest.state.lsn })
+        Ok(Pass { segments: manifest.segments.into(), durable: manifest.state.lsn, has_missed: false })
     }
 
     /// Reads one segment more; false where the pass is over.
@@ -150,33 +153,35 @@ impl<'a> Log<'a> {
             Some(pass) => pass,
             None => self.begin_pass()?,
         };
-        let Some(record) = pass.segments.pop_front() else { return Ok(false) };
+        let Some(record) = pass.segments.pop_front() else { return Ok(pass.has_missed) };
         let durable = pass.durable;
-        self.pass = Some(pass);
         if self.segment.is_none_or(|segment| segment == record.id) {
-            self.read(&record, durable)?;
+            pass.has_missed |= !self.read(&record, durable)?;
         }
+        self.pass = Some(pass);
         Ok(true)
     }
 
-    fn read(&mut self, record: &SegmentRecord, durable: Lsn) -> Result<()> {
+    /// Reads what is new of a segment; false where it was dropped meanwhile.
+    fn read(&mut self, record: &SegmentRecord, durable: Lsn) -> Result<bool> {
         let start = Place { offset: SEGMENT_HEADER_BYTES as u64, next_lsn: record.base_lsn, is_finished: false };
         let mut place = self.places.get(&record.id).copied().unwrap_or(start);
         if place.is_finished {
-            return Ok(());
+            return Ok(true);
         }
         let path = self.dir.join(segment_file_name(record.id));
         let file = match self.disk.open(&path, Access::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Compaction drops segments that it has emptied; only one that is still listed is missing.
-                if self.manifest()?.segments.iter().any(|listed| listed.id == record.id) {
+                let is_listed = self.manifest()?.segments.iter().any(|listed| listed.id == record.id);
+                if is_listed {
                     let expected = "a segment that the manifest lists".to_owned();
                     self.found(Damage { file: path, offset: 0, expected, found: "no file".to_owned() }, None);
                 }
                 place.is_finished = true;
                 self.places.insert(record.id, place);
-                return Ok(());
+                return Ok(is_listed);
             }
             Err(error) => return Err(Error::io("open segment", &path, error)),
         };
@@ -186,7 +191,7 @@ impl<'a> Log<'a> {
             _ => self.read_finished(&segment, &mut place)?,
         }
         self.places.insert(record.id, place);
-        Ok(())
+        Ok(true)
     }
 
     /// The segment that is written to, up to its last whole batch.

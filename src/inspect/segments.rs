@@ -14,7 +14,7 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::inspect::content;
 use crate::inspect::log::{Log, LogItem};
 use crate::inspect::said::{LogFrame, Said};
-use crate::inspect::verify::Finding;
+use crate::inspect::verify::{Finding, newest_generation};
 use crate::log::seal::read_footer;
 use crate::log::segment::fault_at;
 use crate::log::source::Source;
@@ -101,9 +101,10 @@ fn segments_on(disk: &dyn Disk, dir: &Path) -> Result<Segments> {
     const LOOKS: u32 = 5;
     let mut looks = 1;
     loop {
+        let generation = newest_generation(disk, dir)?;
         let looked = look(disk, dir);
         let is_sound = looked.as_ref().is_ok_and(|segments| segments.damage.is_empty());
-        if is_sound || looks == LOOKS {
+        if is_sound || looks == LOOKS || newest_generation(disk, dir)? == generation {
             return looked;
         }
         looks += 1;

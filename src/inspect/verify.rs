@@ -101,7 +101,7 @@ pub fn verify_on(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
     }
 }
 
-fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
+pub(super) fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
     Ok(manifests::Listing::read(disk, dir)?.generations.first().copied())
 }
 

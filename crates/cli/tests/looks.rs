@@ -148,6 +148,15 @@ fn what_is_damaged_is_told_and_hides_nothing() {
 }
 
 #[test]
+fn the_help_of_each_shows_how_it_is_used() {
+    for command in ["completions", "diff", "group", "history", "log", "ls", "segments", "stat"] {
+        let help = stdout(&run([command, "--help"]));
+        let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("{command} has no examples"));
+        assert!(examples.contains(&format!("  rollstore {command} ")), "{help}");
+    }
+}
+
+#[test]
 fn completions_know_every_command_in_every_shell() {
     let help = stdout(&run(["--help"]));
     let commands = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");

@@ -1,7 +1,7 @@
 //! `rollstore history`: every frame of one rollout in the log, and what became of what it brought.
 
 use rollstore::RolloutId;
-use rollstore::inspect::{self, Fate, History, HistoryFrame, LogFrame, Said};
+use rollstore::inspect::{self, Fate, History, HistoryFrame, LogFrame};
 use serde_json::{Value, json};
 
 use super::frame;
@@ -12,10 +12,7 @@ use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &HistoryArgs, out: &mut Output) -> Outcome<Verdict> {
-    let mut history = find(args)?;
-    for told in &mut history.frames {
-        keep_alone(&mut told.frame, history.rollout);
-    }
+    let history = find(args)?;
     if args.json {
         history.frames.iter().try_for_each(|told| out.json(&as_json(told)))?;
     } else {
@@ -41,13 +38,6 @@ fn find(args: &HistoryArgs) -> Outcome<History> {
     // A key may be made of digits.
     let by_key = inspect::history(&args.store, keyed)?;
     Ok(if by_key.frames.is_empty() { history } else { by_key })
-}
-
-/// What a frame says of other rollouts is no part of this one's history.
-fn keep_alone(frame: &mut LogFrame, rollout: RolloutId) {
-    if let Said::Retire { rollouts, .. } | Said::EndPieces { rollouts } = &mut frame.said {
-        rollouts.retain(|(id, _)| *id == rollout);
-    }
 }
 
 fn print(history: &History, out: &mut Output) -> Outcome {
