@@ -7,21 +7,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::disk::os::OsDisk;
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
-use crate::format::footer::{TRAILER_BYTES, decode_trailer};
 use crate::format::frame::FrameHeader;
 use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
-use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentKind};
+use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::ids::{Lsn, RolloutId, SegmentId};
+use crate::inspect::opened::Opened;
 use crate::inspect::said::LogFrame;
 use crate::inspect::verify::Finding;
 use crate::inspect::walk::{Step, walk_where};
-use crate::log::segment::{damage_of, fault_at};
+use crate::log::segment::damage_of;
 use crate::log::source::Source;
 use crate::recovery::{manifests, scan_unsealed};
 
@@ -185,7 +184,7 @@ impl<'a> Log<'a> {
             }
             Err(error) => return Err(Error::io("open segment", &path, error)),
         };
-        let segment = Open { record, path: &path, file };
+        let segment = Opened { record, path: &path, file };
         match record.state {
             SegmentState::Active => self.read_unsealed(&segment, &mut place, durable)?,
             _ => self.read_finished(&segment, &mut place)?,
@@ -195,12 +194,12 @@ impl<'a> Log<'a> {
     }
 
     /// The segment that is written to, up to its last whole batch.
-    fn read_unsealed(&mut self, segment: &Open<'_>, place: &mut Place, durable: Lsn) -> Result<()> {
+    fn read_unsealed(&mut self, segment: &Opened<'_>, place: &mut Place, durable: Lsn) -> Result<()> {
         /// What is read while it is written may look damaged once; what is damaged looks so again.
         const LOOKS: u32 = 3;
         let mut looks = 1;
         let (source, frames, looked) = loop {
-            let source = segment.source(place, segment.len()?);
+            let source = segment.source(place.offset, place.next_lsn, segment.len()?);
             let mut frames = Vec::new();
             let looked = scan_unsealed(&source, place.next_lsn, durable, |frame| frames.push(frame));
             match looked {
@@ -233,7 +232,7 @@ impl<'a> Log<'a> {
     }
 
     /// What is left of a segment that is written to no more.
-    fn read_finished(&mut self, segment: &Open<'_>, place: &mut Place) -> Result<()> {
+    fn read_finished(&mut self, segment: &Opened<'_>, place: &mut Place) -> Result<()> {
         let (path, len) = (segment.path, segment.len()?);
         if !segment.record.has_len(len) {
             let (expected, found) = (format!("the length of {:?}", segment.record.state), format!("{len} bytes"));
@@ -249,14 +248,14 @@ impl<'a> Log<'a> {
                 }
             },
         };
-        self.walk(segment, &segment.source(place, end), footer_behind)?;
+        self.walk(segment, &segment.source(place.offset, place.next_lsn, end), footer_behind)?;
         place.is_finished = true;
         Ok(())
     }
 
     /// Tells every place of a source; gives where its last whole frame ends, and that frame's number. Where the end is open,
     /// bytes up to it that are no frame are not told: they are in flight, or a footer that was told.
-    fn walk(&mut self, segment: &Open<'_>, source: &Source<'_>, open_end: bool) -> Result<(u64, Option<Lsn>)> {
+    fn walk(&mut self, segment: &Opened<'_>, source: &Source<'_>, open_end: bool) -> Result<(u64, Option<Lsn>)> {
         let rollout = self.rollout;
         let wanted = |header: &FrameHeader| wants(rollout, header);
         let (mut end, mut last) = (source.start, None);
@@ -307,41 +306,4 @@ impl Iterator for Log<'_> {
 
 fn wants(rollout: Option<RolloutId>, header: &FrameHeader) -> bool {
     rollout.is_none_or(|rollout| !header.kind.is_rollout() || header.rollout == rollout)
-}
-
-/// One segment, open for a look.
-struct Open<'a> {
-    record: &'a SegmentRecord,
-    path: &'a Path,
-    file: Arc<dyn DiskFile>,
-}
-
-impl Open<'_> {
-    fn len(&self) -> Result<u64> {
-        self.file.len().map_err(|error| Error::io("tell the length of", self.path, error))
-    }
-
-    fn source(&self, place: &Place, end: u64) -> Source<'_> {
-        Source {
-            file: &*self.file,
-            path: self.path,
-            segment: self.record.id,
-            salt: self.record.salt,
-            start: place.offset,
-            end,
-            base_lsn: (self.record.kind == SegmentKind::Log).then_some(place.next_lsn),
-            ahead: None,
-        }
-    }
-
-    /// Where the frames of a sealed segment end, by its trailer.
-    fn footer_offset(&self, len: u64) -> Result<u64> {
-        let source = self.source(&Place { offset: 0, next_lsn: Lsn::NONE, is_finished: false }, len);
-        // A file that is too short for one was told to be so.
-        let Some(offset) = len.checked_sub(TRAILER_BYTES as u64) else { return Ok(len) };
-        let mut trailer = [0; TRAILER_BYTES];
-        source.read(&mut trailer, offset, &mut 0)?;
-        let trailer = decode_trailer(&trailer, source.segment, source.salt, len);
-        Ok(trailer.map_err(|fault| fault_at(self.path, offset, fault))?.offset)
-    }
 }

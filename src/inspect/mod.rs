@@ -7,6 +7,7 @@ mod content;
 mod diff;
 mod history;
 mod log;
+mod opened;
 mod said;
 mod segments;
 mod verify;

@@ -65,7 +65,14 @@ impl Output {
             let timeout = Timespec::try_from(left).ok();
             match poll(&mut watched, timeout.as_ref()) {
                 Ok(0) => return Ok(()),
-                Ok(_) => return Err(Failure::ReaderGone),
+                Ok(_) if watched.iter().any(|stdout| stdout.revents().intersects(PollFlags::ERR | PollFlags::HUP)) => {
+                    return Err(Failure::ReaderGone);
+                }
+                // Some systems do not watch devices.
+                Ok(_) => {
+                    std::thread::sleep(left);
+                    return Ok(());
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(Failure::could_not_look(format!("could not wait: {error}"))),
             }

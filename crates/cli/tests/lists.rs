@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{json_lines, rollstore, stderr, stdout};
+use common::{json_lines, rollstore, stderr, stdout, terminal};
 use rollstore::{NewRollout, RolloutStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -110,5 +110,26 @@ fn stat_ends_after_the_looks_that_were_asked_for() {
     assert!(!table.contains('\u{1b}'), "only a terminal is cleared");
     for options in [&["--count", "3"][..], &["--every", "3"], &["--every", "1s", "--count", "0"]] {
         assert_eq!(run(options).status.code(), Some(2), "{options:?}");
+    }
+}
+
+#[test]
+fn a_terminal_is_cleared_before_each_look_unless_it_is_dumb() {
+    let (_folder, store) = store();
+    for (term, clears) in [("xterm", 2), ("dumb", 0)] {
+        let (ours, theirs) = terminal();
+        let mut stat = rollstore();
+        stat.arg("stat").arg(&store).args(["--every", "50ms", "--count", "2"]).env("TERM", term).env("NO_COLOR", "1");
+        let mut child = stat.stdout(theirs).spawn().unwrap();
+        // It holds the terminal's other end, which closes with the program only once this is gone.
+        drop(stat);
+        let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+        while let Ok(read @ 1..) = rustix::io::read(&ours, &mut buffer) {
+            shown.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        }
+        assert!(child.wait().unwrap().success());
+        assert_eq!(shown.matches("\u{1b}[H\u{1b}[2J").count(), clears, "{term}: {shown:?}");
+        assert!(!shown.contains("\u{1b}[1m"), "NO_COLOR is honoured");
+        assert_eq!(shown.matches(" rollouts   4 live").count(), 2);
     }
 }

@@ -3,14 +3,11 @@
 
 mod common;
 
-use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::{contents, files, flip, json, make_newer, marked_store, marker, rollstore, run, stderr, stdout};
+use common::{contents, files, flip, json, make_newer, marked_store, marker, rollstore, run, stderr, stdout, terminal};
 use rollstore::RolloutStore;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -38,10 +35,7 @@ fn is_sound(store: &Path) -> bool {
 
 /// Runs a repair at a terminal, where it is answered once it asks; gives what the terminal showed too.
 fn repair_at_a_terminal(store: &Path, answer: &str) -> (Output, String) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal");
-    let name = ptsname(&ours, Vec::new()).expect("a terminal").into_string().expect("ASCII");
-    let theirs: OwnedFd = OpenOptions::new().read(true).write(true).open(name).expect("a terminal").into();
+    let (ours, theirs) = terminal();
     let mut program = rollstore();
     program.arg("repair").arg(store).stdin(theirs.try_clone().expect("a descriptor")).stderr(theirs);
     let child = program.stdout(Stdio::piped()).spawn().expect("the program starts");

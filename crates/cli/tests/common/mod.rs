@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rollstore::{NewRollout, RolloutStore};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 /// The program, ready for its arguments. Colour and size come from the test, not from who runs it.
@@ -52,6 +55,15 @@ pub(crate) fn json_lines(output: &Output) -> Vec<Value> {
 /// The recorded run in the repository.
 pub(crate) fn recorded_trace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/grpo_tiny.jsonl.gz")
+}
+
+/// A terminal: our end of it, and the program's.
+pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a terminal");
+    let name = ptsname(&ours, Vec::new()).expect("a terminal").into_string().expect("ASCII");
+    let theirs = OpenOptions::new().read(true).write(true).open(name).expect("a terminal").into();
+    (ours, theirs)
 }
 
 /// Log-probs as a trace holds them.
