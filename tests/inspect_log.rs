@@ -192,6 +192,7 @@ fn a_compaction_shows_as_moved_frames_with_their_old_numbers() {
     store.retire(&gone, Reason::Trained).unwrap();
     store.checkpoint(dir.path().join("saved")).unwrap();
     let before = told(&mut inspect::log(dir.path()).unwrap()).0;
+    let mut begun = inspect::log(dir.path()).unwrap();
     assert!(store.compact(CompactBudget::bytes(64 << 20)).unwrap().copied_bytes > 0);
     let (after, damaged) = told(&mut inspect::log(dir.path()).unwrap());
     assert_eq!((damaged, kinds(&after).contains(&"insert")), (0, true));
@@ -199,6 +200,10 @@ fn a_compaction_shows_as_moved_frames_with_their_old_numbers() {
     let original = before.iter().find(|frame| frame.rollout == Some(139.into())).unwrap();
     assert!(moved.is_moved && !original.is_moved && moved.segment > original.segment);
     assert_eq!((moved.lsn, &moved.said), (original.lsn, &original.said));
+    // What was begun before finds the segments that it knows of gone, and what lives in others.
+    let (frames, damaged) = told(&mut begun);
+    let found: Vec<_> = frames.iter().filter(|frame| frame.rollout == Some(139.into())).collect();
+    assert_eq!((damaged, found), (0, vec![moved]));
 }
 
 #[test]
