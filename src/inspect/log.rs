@@ -2,7 +2,7 @@
 //!
 //! Always true:
 //! - G1. Each frame is told once, and only when its batch is whole: what is in flight is told when it has arrived.
-//! - G2. Bytes are called damage only where they are the same after they were read again.
+//! - G2. In the segment that is written to, bytes are called damage only where they look so again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
