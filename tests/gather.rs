@@ -16,6 +16,18 @@ fn store() -> (tempfile::TempDir, RolloutStore, Vec<RolloutId>) {
 }
 
 #[test]
+fn a_step_before_the_birth_is_asked_about_and_nothing_is_to_be_computed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = RolloutStore::options().window(8).open(dir.path().join("rollouts")).unwrap();
+    store.insert(NewRollout::new(1, 100).old_logps(&[-0.5][..], 0)).unwrap();
+    let mut tensor = [PAD; 1];
+    let ask = |out: &mut Padded<'_, f32>| store.gather(&[1.into()], Column::OldLogps, 3, Stale::Error, out);
+    let refused = ask(&mut Padded::new(&mut tensor, 1, 0.0)).unwrap_err().to_string();
+    assert!(refused.contains("born at step 100") && refused.contains("is 3 the trainer's step?"), "{refused}");
+    assert!(!refused.contains("plan_for"), "{refused}");
+}
+
+#[test]
 fn padding_goes_to_the_side_that_was_asked_for() {
     let (_dir, store, ids) = store();
     for (side, expected) in [

@@ -40,6 +40,8 @@ impl Finding {
 pub struct Verification {
     /// Whether it is a checkpoint, which never changes, and not a store. False where no manifest can be read.
     pub is_checkpoint: bool,
+    /// Whether a manifest can be read. Without one nobody knows which segments there should be, and nothing can be repaired.
+    pub has_manifest: bool,
     /// Segments that the manifest lists.
     pub segments: u64,
     /// Whole frames.
@@ -141,6 +143,7 @@ impl Verifier<'_> {
 
     fn all(&mut self, manifest: &Manifest) -> Result<()> {
         self.seen.is_checkpoint = manifest.kind == ManifestKind::Checkpoint;
+        self.seen.has_manifest = true;
         self.seen.segments = manifest.segments.len() as u64;
         for record in &manifest.segments {
             if let Err(error) = self.segment(record, manifest.state.lsn) {
@@ -195,7 +198,8 @@ impl Verifier<'_> {
         })?;
         let file_len = file.len().map_err(|error| Error::io("tell the length of", &path, error))?;
         if !record.has_len(file_len) {
-            let error = damage(file_len, format!("the length of {:?}", record.state), format!("{file_len} bytes"));
+            let error =
+                damage(file_len, format!("{} bytes by the manifest", record.len()), format!("{file_len} bytes"));
             self.note(&error)?;
         }
         let base_lsn = (record.kind == SegmentKind::Log).then_some(record.base_lsn);

@@ -249,6 +249,13 @@ fn check_fresh(rollout: &Rollout, column: &Column, step: u64, kl_version: u64) -
             if staleness.missing {
                 return rollout.old_logps().map(|_| ());
             }
+            if staleness.from_future {
+                let born = rollout.born_step();
+                return Err(Error::invalid(format!(
+                    "rollout {id}: old_logps were born at step {born}, ahead of step {step}; is {step} the trainer's step?"
+                ))
+                .of(id));
+            }
             if !staleness.is_fresh() {
                 let (age, version) = (staleness.age, rollout.ref_version());
                 return Err(Error::invalid(format!(

@@ -209,6 +209,10 @@ fn get_finds_a_rollout_by_its_key() {
     }
     let listed = stdout(&look("ls", &path, &[]));
     assert!(listed.contains(r"\u{1b}]0;日本\u{202e}") && !listed.contains('\u{1b}'), "{listed}");
+    for named in ["-1", "1.5", "18446744073709551616"] {
+        let told = stderr(&look("get", &path, &["--", named]));
+        assert!(told.contains(&format!("a rollout of the key \"{named}\" is not live")), "{told}");
+    }
 }
 
 #[test]

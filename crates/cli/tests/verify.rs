@@ -39,7 +39,7 @@ fn a_sound_store_is_said_to_be_so_with_what_was_checked() {
         "bytes": segments.iter().map(|segment| segment.metadata().unwrap().len()).sum::<u64>(), "findings": [],
     });
     assert_eq!(report, expected);
-    let told = stdout(&verify(&store, &[]));
+    let told = String::from_utf8(verify(&store, &[]).stdout).expect("text");
     assert!(
         told.contains(" checked    1 segment, 6 frames, ") && told.contains("KiB\n in flight  nothing\n"),
         "{told}"
@@ -93,6 +93,8 @@ fn a_missing_segment_and_a_missing_manifest_are_damage_and_no_empty_store() {
     }
     let report = damaged(&store);
     assert_eq!((&report["segments"], &report["findings"][0]["expected"]), (&json!(0), &json!("a manifest beside it")));
+    let told = String::from_utf8(verify(&store, &[]).stdout).expect("text");
+    assert!(told.contains("restore a checkpoint; without a manifest there is nothing to repair by"), "{told}");
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_write_that_a_crash_cut_short_is_in_flight_and_no_damage() {
     std::fs::write(&newest, bytes).unwrap();
     let report = json(&verify(&store, &["--json"]));
     assert_eq!((&report["sound"], &report["in_flight_bytes"]), (&json!(true), &json!(1000)), "behind {whole} bytes");
-    let told = stdout(&verify(&store, &[]));
+    let told = String::from_utf8(verify(&store, &[]).stdout).expect("text");
     assert!(told.contains(" in flight  1000 B behind the last whole batch"), "{told}");
 }
 

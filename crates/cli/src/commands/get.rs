@@ -47,7 +47,7 @@ fn find(store: &RolloutStore, path: &Path, text: &str) -> Outcome<Rollout> {
         return Ok(rollout);
     }
     // A key may be made of digits.
-    store.get(RolloutId::from_key(text))?.ok_or_else(|| not_live(path, id))
+    store.get(RolloutId::from_key(text))?.ok_or_else(|| not_live(path, text))
 }
 
 fn print_column(rollout: &Rollout, name: &str, as_json: bool, out: &mut Output) -> Outcome<Verdict> {

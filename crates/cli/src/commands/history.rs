@@ -20,8 +20,8 @@ pub(crate) fn run(args: &HistoryArgs, out: &mut Output) -> Outcome<Verdict> {
     }
     history.damage.iter().try_for_each(|finding| print_damage(&args.store, finding, args.json, out))?;
     if history.frames.is_empty() && history.damage.is_empty() {
-        let (id, store) = (history.rollout, text::path(&args.store));
-        let told = format!("the log of {store} tells nothing of rollout {id}; compaction gives back what ended");
+        let (named, store) = (super::rollout_named(&args.id), text::path(&args.store));
+        let told = format!("the log of {store} tells nothing of {named}; compaction gives back what ended");
         return Err(Failure::could_not_look(told));
     }
     Ok(if history.damage.is_empty() { Verdict::Sound } else { Verdict::Damaged })

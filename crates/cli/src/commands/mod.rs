@@ -79,6 +79,14 @@ impl Step {
     }
 }
 
-fn not_live(store: &Path, id: RolloutId) -> Failure {
-    Failure::could_not_look(format!("rollout {id} is not live in {}", text::path(store)))
+fn not_live(store: &Path, named: &str) -> Failure {
+    Failure::could_not_look(format!("{} is not live in {}", rollout_named(named), text::path(store)))
+}
+
+/// How a rollout is called in a message that was named so: by number or by key.
+fn rollout_named(named: &str) -> String {
+    match named.parse::<RolloutId>() {
+        Ok(id) => format!("rollout {id}"),
+        Err(_) => format!("a rollout of the key {named:?}"),
+    }
 }

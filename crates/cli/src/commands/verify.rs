@@ -38,6 +38,8 @@ fn print(store: &Path, verification: &Verification, out: &mut Output) -> Outcome
     out.line("")?;
     out.line(if verification.is_checkpoint {
         " next: restore another checkpoint; this one cannot be repaired, since a checkpoint never changes"
+    } else if !verification.has_manifest {
+        " next: restore a checkpoint; without a manifest there is nothing to repair by"
     } else {
         " next: restore a checkpoint that is sound itself, or run \"rollstore repair\", which keeps what is whole"
     })
