@@ -178,8 +178,12 @@ impl DiskFile for CountingFile {
         self.recorder.run(Request::new(OpKind::SyncData, &self.path), || self.inner.sync_data())
     }
 
-    fn write_out(&self) -> io::Result<()> {
-        self.inner.write_out()
+    fn begin_write_out(&self, bytes: Range<u64>) {
+        self.inner.begin_write_out(bytes);
+    }
+
+    fn write_out(&self, bytes: Range<u64>) -> io::Result<()> {
+        self.inner.write_out(bytes)
     }
 
     fn release_pages(&self, bytes: Range<u64>) {

@@ -98,10 +98,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Makes the file's bytes and its length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Writes out what was written, and waits until the disk has it: a later sync, of this file or one beside it, then
-    /// finds little left to do. It makes nothing durable, and a system without such a call does nothing. An error is told
-    /// once, here or by the next sync: the file may then lack anything written since the last sync.
-    fn write_out(&self) -> io::Result<()> {
+    /// Begins to write out these bytes of the file, and waits for nothing: the disk works while the caller goes on. Advice: a
+    /// system without it does nothing, and whatever fails, [`Self::write_out`] or the next sync tells.
+    fn begin_write_out(&self, _bytes: Range<u64>) {}
+
+    /// Writes out these bytes of the file, and waits until the disk has them: a later sync, of this file or one beside it,
+    /// then finds little left to do. It makes nothing durable, and a system without such a call does nothing. An error is
+    /// told once, here or by the next sync: the file may then lack anything written since the last sync.
+    fn write_out(&self, _bytes: Range<u64>) -> io::Result<()> {
         Ok(())
     }
 

@@ -214,7 +214,7 @@ impl DiskFile for OsFile {
                 Ok(written) => {
                     IoSlice::advance_slices(&mut rest, written);
                     if !rest.is_empty() {
-                        write_out::begin(&self.file, offset, written);
+                        write_out::begin(&self.file, offset..offset + written as u64);
                     }
                     offset += written as u64;
                 }
@@ -246,8 +246,13 @@ impl DiskFile for OsFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn write_out(&self) -> io::Result<()> {
-        write_out::write_out(&self.file)
+    fn begin_write_out(&self, bytes: Range<u64>) {
+        write_out::begin(&self.file, bytes);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_out(&self, bytes: Range<u64>) -> io::Result<()> {
+        write_out::write_out(&self.file, bytes)
     }
 
     #[cfg(target_os = "linux")]

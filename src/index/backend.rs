@@ -62,7 +62,7 @@ impl StorageBackend for OpenFile {
             return Ok(());
         }
         self.portion.store(0, Ordering::Relaxed);
-        self.file.write_out()
+        self.file.write_out(0..self.file.len()?)
     }
 
     // The store's own lock keeps a second writer out: a lock of the whole file is had at once, others are not needed.

@@ -1,6 +1,7 @@
 //! The newest segment: the only one that is written to.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -201,10 +202,17 @@ impl Active {
         self.file.sync_data().map_err(|error| Error::io("sync", &self.segment.path, error))
     }
 
-    /// Writes out every byte so far, so that a sync finds little to do. Nothing is durable by it.
-    pub(crate) fn write_out(&mut self) -> Result<()> {
+    /// Begins to write out every byte from `start` on, and waits for nothing.
+    pub(crate) fn begin_write_out(&mut self, start: u64) -> Result<()> {
         self.write_gathered()?;
-        self.file.write_out().map_err(|error| Error::io("write out", &self.segment.path, error))
+        self.file.begin_write_out(start..self.end);
+        Ok(())
+    }
+
+    /// Waits until these bytes are written out, so that a sync finds little to do. Nothing is durable by it.
+    pub(crate) fn write_out(&mut self, bytes: Range<u64>) -> Result<()> {
+        self.write_gathered()?;
+        self.file.write_out(bytes).map_err(|error| Error::io("write out", &self.segment.path, error))
     }
 
     /// Writes the footer and makes the segment durable for ever. Nothing may be appended afterwards, whether this

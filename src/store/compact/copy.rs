@@ -20,16 +20,19 @@ use crate::log::segment::{ReadMode, Segment};
 use crate::log::source::Source;
 use crate::store::core::Core;
 
-/// Bytes copied between two syncs: what is left for the last one is little.
+/// Bytes copied before what was read is let go, and in the background synced: what is left for the last sync is little.
 const SYNC_BYTES: u64 = 8 << 20;
-/// Bytes copied before they are written out: a sync of the log, which the file system may order behind them, never
-/// waits for many more than these.
+/// Bytes copied in the background before they are written out: a sync of the log, which the file system may order behind
+/// them, never waits for many more than these.
 const PORTION_BYTES: u64 = 256 << 10;
+/// The same where someone waits for the compaction. The disk has one portion to write while the next one is copied.
+const ASKED_PORTION_BYTES: u64 = 2 << 20;
 /// A portion in the background is followed by a rest of so many times its length.
 const RESTS: u32 = 4;
 /// Bytes of a frame that are read at once; the rest of a longer one is read as it is copied.
 const AHEAD_BYTES_MAX: u64 = 64 << 10;
 const _: () = assert!(PORTION_BYTES < SYNC_BYTES, "a sync finds most of its bytes written out");
+const _: () = assert!(ASKED_PORTION_BYTES < SYNC_BYTES, "pages are let go after whole portions");
 
 /// A sealed copy that no manifest lists yet.
 pub(super) struct Output {
@@ -47,10 +50,11 @@ struct Copy<'a> {
     active: Active,
     moved: Vec<FrameEntry>,
     durable: Lsn,
-    unsynced: u64,
+    /// Bytes copied since what was read was let go.
+    copied: u64,
     /// Where the pages begin that were not let go yet.
     released: u64,
-    /// Bytes of the portion under way, and when it began.
+    /// Where the portion under way begins, and when it was begun.
     portion: u64,
     began: Instant,
 }
@@ -72,7 +76,7 @@ pub(super) fn write(
     let path = active.segment.path.clone();
     let durable = core.group.durable();
     let (moved, began) = (Vec::new(), Instant::now());
-    let copy = Copy { core, haste, active, moved, durable, unsynced: 0, released: 0, portion: 0, began };
+    let copy = Copy { core, haste, active, moved, durable, copied: 0, released: 0, portion: 0, began };
     let written = copy.fill(finished, inputs, moves).and_then(|copy| copy.map(|copy| copy.seal(&header)).transpose());
     if !matches!(written, Ok(Some(_))) {
         // No manifest lists it. Where this fails too, the next open removes it.
@@ -147,31 +151,41 @@ impl Copy<'_> {
         if let Event::Rollout(entry) = frame.event {
             self.moved.push(entry);
         }
-        self.unsynced += header.frame_len();
-        self.portion += header.frame_len();
+        self.copied += header.frame_len();
         Ok(())
     }
 
-    /// Lets a portion that is whole go out to the disk, and rests.
+    /// Lets a portion that is whole go out to the disk; one in the background is waited for, and followed by a rest.
     fn end_portion(&mut self, input: &Input) -> Result<()> {
-        if self.portion < PORTION_BYTES {
+        let end = self.active.end;
+        let portion_bytes = if self.haste == Haste::Asked { ASKED_PORTION_BYTES } else { PORTION_BYTES };
+        if end - self.portion < portion_bytes {
             return Ok(());
         }
-        self.active.write_out()?;
+        let out = match self.haste {
+            Haste::Asked => {
+                self.active.begin_write_out(self.portion)?;
+                self.released..self.portion
+            }
+            Haste::Background => self.released..end,
+        };
+        self.active.write_out(out.clone())?;
         // Neither what was read nor what was written is what readers asked for: it must not push that out of memory.
-        self.active.file.release_pages(self.released..self.active.end);
-        self.released = self.active.end;
-        if self.unsynced >= SYNC_BYTES {
-            self.active.sync()?;
+        self.released = out.end;
+        self.active.file.release_pages(out);
+        if self.copied >= SYNC_BYTES {
+            if self.haste == Haste::Background {
+                self.active.sync()?;
+            }
             // What was read lies anywhere in the file, and going through all of it takes time.
             input.release_pages();
-            self.unsynced = 0;
+            self.copied = 0;
         }
         if self.haste == Haste::Background {
             // Most of the time is the trainer's: its commits find the disk idle.
             self.core.compactor.waker.rest(self.began.elapsed().saturating_mul(RESTS));
         }
-        (self.portion, self.began) = (0, Instant::now());
+        (self.portion, self.began) = (end, Instant::now());
         Ok(())
     }
 
