@@ -18,7 +18,8 @@ pub(super) struct Live {
     pub(super) created_step: u64,
     pub(super) ref_version: u64,
     pub(super) group: Option<u64>,
-    pub(super) used: bool,
+    /// Whether someone asked for it, as of this look-up.
+    pub(super) asked: bool,
 }
 
 /// What stands under an id.

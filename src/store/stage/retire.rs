@@ -88,7 +88,10 @@ impl Stage<'_, '_> {
 
     /// How many of these nobody asked for.
     fn unused(&self, ended: &[(RolloutId, Live)]) -> u64 {
-        self.core.usage.count_unused(ended.iter().filter(|(_, live)| !live.used).map(incarnation))
+        let index = &self.core.published.read().index;
+        // What a batch left that is not published yet may have been asked for behind that batch.
+        let is_asked = |(id, live): &(RolloutId, Live)| live.asked || index.is_asked(*id, live.insert_lsn);
+        ended.iter().filter(|ended| !is_asked(ended)).count() as u64
     }
 
     /// The standing rule: the clock may have moved.
