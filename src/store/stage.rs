@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
-use crate::index::Entry;
+use crate::index::{Entry, MemoryIndex};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
 use crate::planted::{Bug, planted};
@@ -210,10 +210,14 @@ impl<'b, 's> Stage<'b, 's> {
     }
 
     pub(super) fn standing(&self, id: RolloutId) -> Standing {
+        self.standing_in(&self.core.published.read().index, id)
+    }
+
+    /// The same, beside what readers see.
+    fn standing_in(&self, index: &MemoryIndex, id: RolloutId) -> Standing {
         if let Some(standing) = self.changed(id) {
             return standing;
         }
-        let index = &self.core.published.read().index;
         let Some(slot) = index.find(id) else {
             let partial = index.partials.get(id);
             return partial.map_or(Standing::Nothing, |partial| Standing::Open(Open::of(partial)));
@@ -234,7 +238,7 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// What stands under an id that this batch changed, or one that is not yet published.
     fn changed(&self, id: RolloutId) -> Option<Standing> {
-        self.staged.changes.0.get(&id).or_else(|| self.overlay.get(id)).map(|(_, standing)| *standing)
+        self.staged.changes.0.get(id).or_else(|| self.overlay.get(id))
     }
 
     fn insert(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
@@ -384,7 +388,7 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// The frame that comes next changes what stands under this id.
     pub(super) fn stands(&mut self, id: RolloutId, standing: Standing) {
-        self.staged.changes.0.insert(id, (self.next_lsn, standing));
+        self.staged.changes.0.insert(id, self.next_lsn, standing);
     }
 
     pub(super) fn frame(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry) {

@@ -31,7 +31,75 @@ pub(super) enum Standing {
     Open(Open),
 }
 
-type Standings = HashMap<RolloutId, (Lsn, Standing), BuildIdHasher>;
+/// What stands under ids, each with the number of the frame that made it so.
+///
+/// Always true: an id is in one of the two maps at most. Ends are kept apart, since a retirement may end millions and a
+/// rollout that stands takes several times the memory.
+#[derive(Debug, Default)]
+pub(super) struct Standings {
+    ended: HashMap<RolloutId, Lsn, BuildIdHasher>,
+    others: HashMap<RolloutId, (Lsn, Standing), BuildIdHasher>,
+}
+
+impl Standings {
+    pub(super) fn get(&self, id: RolloutId) -> Option<Standing> {
+        let ended = || self.ended.contains_key(&id).then_some(Standing::Nothing);
+        self.others.get(&id).map(|(_, standing)| *standing).or_else(ended)
+    }
+
+    pub(super) fn insert(&mut self, id: RolloutId, lsn: Lsn, standing: Standing) {
+        if let Standing::Nothing = standing {
+            self.others.remove(&id);
+            self.ended.insert(id, lsn);
+        } else {
+            self.ended.remove(&id);
+            self.others.insert(id, (lsn, standing));
+        }
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &RolloutId> {
+        self.ended.keys().chain(self.others.keys())
+    }
+
+    /// Makes room for so many ends more.
+    pub(super) fn reserve_ends(&mut self, count: usize) {
+        self.ended.reserve(count);
+    }
+
+    /// The frame that each id was last changed by.
+    fn lsns(&self) -> impl Iterator<Item = (Lsn, RolloutId)> {
+        let ended = self.ended.iter().map(|(id, lsn)| (*lsn, *id));
+        ended.chain(self.others.iter().map(|(id, (lsn, _))| (*lsn, *id)))
+    }
+
+    /// Forgets an id, unless another frame than this one changed it last.
+    fn forget(&mut self, id: RolloutId, lsn: Lsn) {
+        if self.ended.get(&id) == Some(&lsn) {
+            self.ended.remove(&id);
+        } else if self.others.get(&id).is_some_and(|(changed, _)| *changed == lsn) {
+            self.others.remove(&id);
+        }
+    }
+
+    /// Takes in what stands since.
+    fn extend(&mut self, later: Self) {
+        if self.ended.is_empty() && self.others.is_empty() {
+            *self = later;
+            return;
+        }
+        for (id, lsn) in later.ended {
+            self.insert(id, lsn, Standing::Nothing);
+        }
+        for (id, (lsn, standing)) in later.others {
+            self.insert(id, lsn, standing);
+        }
+    }
+
+    fn shrink_to(&mut self, kept: usize) {
+        self.ended.shrink_to(kept);
+        self.others.shrink_to(kept);
+    }
+}
 
 /// Rollouts changed by batches that are written and not yet published.
 #[derive(Debug, Default)]
@@ -42,22 +110,19 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// What stands under an id, where a batch changed it that is not yet published.
-    pub(super) fn get(&self, id: RolloutId) -> Option<&(Lsn, Standing)> {
-        self.changed.get(&id)
+    pub(super) fn get(&self, id: RolloutId) -> Option<Standing> {
+        self.changed.get(id)
     }
 
     /// Every id that such a batch changed.
     pub(super) fn ids(&self) -> impl Iterator<Item = &RolloutId> {
-        self.changed.keys()
+        self.changed.ids()
     }
 
     /// Forgets what readers see by now.
     pub(crate) fn forget(&mut self, published: Lsn) {
-        while let Some((lsn, id)) = self.order.front().copied().filter(|(lsn, _)| *lsn <= published) {
-            self.order.pop_front();
-            if self.changed.get(&id).is_some_and(|(changed, _)| *changed == lsn) {
-                self.changed.remove(&id);
-            }
+        while let Some((lsn, id)) = self.order.pop_front_if(|(lsn, _)| *lsn <= published) {
+            self.changed.forget(id, lsn);
         }
         if self.order.is_empty() {
             self.changed.shrink_to(KEPT);
@@ -67,14 +132,10 @@ impl Overlay {
 
     /// Takes in the changes of a batch that was written.
     pub(crate) fn add(&mut self, changes: Changes) {
-        let mut order: Vec<(Lsn, RolloutId)> = changes.0.iter().map(|(id, (lsn, _))| (*lsn, *id)).collect();
-        order.sort_unstable();
+        let mut order: Vec<(Lsn, RolloutId)> = changes.0.lsns().collect();
+        order.sort_unstable_by_key(|(lsn, _)| *lsn);
         self.order.extend(order);
-        if self.changed.is_empty() {
-            self.changed = changes.0;
-        } else {
-            self.changed.extend(changes.0);
-        }
+        self.changed.extend(changes.0);
     }
 }
 

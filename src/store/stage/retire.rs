@@ -10,8 +10,17 @@ use crate::reason::Reason;
 use crate::store::retirement::Retirement;
 use crate::store::standing::{Live, Standing};
 
-fn incarnation((id, live): &(RolloutId, Live)) -> Incarnation {
-    Incarnation { id: *id, insert_lsn: live.insert_lsn }
+/// A live rollout that is to end: a retirement may end millions.
+#[derive(Debug, Clone, Copy)]
+struct Victim {
+    rollout: Incarnation,
+    asked: bool,
+}
+
+impl Victim {
+    fn new(id: RolloutId, live: &Live) -> Self {
+        Self { rollout: Incarnation { id, insert_lsn: live.insert_lsn }, asked: live.asked }
+    }
 }
 
 impl Stage<'_, '_> {
@@ -55,43 +64,43 @@ impl Stage<'_, '_> {
     }
 
     pub(super) fn retire_ids(&mut self, ids: &[RolloutId], reason: Reason) -> u64 {
-        self.staged.changes.0.reserve(ids.len());
+        self.staged.changes.0.reserve_ends(ids.len());
         let mut ended = Vec::with_capacity(ids.len());
         for id in ids {
             // An id that is given again is not live by then.
             if let Some(live) = self.live(*id) {
                 self.stands(*id, Standing::Nothing);
-                ended.push((*id, live));
+                ended.push(Victim::new(*id, &live));
             }
         }
         self.retired(&ended, reason)
     }
 
-    fn retire_live(&mut self, live: &[(RolloutId, Live)], reason: Reason) -> u64 {
+    fn retire_live(&mut self, live: &[Victim], reason: Reason) -> u64 {
         self.end(live);
         self.retired(live, reason)
     }
 
-    fn retired(&mut self, ended: &[(RolloutId, Live)], reason: Reason) -> u64 {
+    fn retired(&mut self, ended: &[Victim], reason: Reason) -> u64 {
         if !ended.is_empty() {
-            let victims = ended.iter().map(incarnation).collect();
+            let victims = ended.iter().map(|victim| victim.rollout).collect();
             self.control(Event::Retire { victims, reason: reason.code(), unused: self.unused(ended) });
         }
         ended.len() as u64
     }
 
     /// Ends live rollouts.
-    fn end(&mut self, live: &[(RolloutId, Live)]) {
-        self.staged.changes.0.reserve(live.len());
-        live.iter().for_each(|(id, _)| self.stands(*id, Standing::Nothing));
+    fn end(&mut self, live: &[Victim]) {
+        self.staged.changes.0.reserve_ends(live.len());
+        live.iter().for_each(|victim| self.stands(victim.rollout.id, Standing::Nothing));
     }
 
     /// How many of these nobody asked for.
-    fn unused(&self, ended: &[(RolloutId, Live)]) -> u64 {
+    fn unused(&self, ended: &[Victim]) -> u64 {
         let index = &self.core.published.read().index;
         // What a batch left that is not published yet may have been asked for behind that batch.
-        let is_asked = |(id, live): &(RolloutId, Live)| live.asked || index.is_asked(*id, live.insert_lsn);
-        ended.iter().filter(|ended| !is_asked(ended)).count() as u64
+        let is_asked = |victim: &Victim| victim.asked || index.is_asked(victim.rollout.id, victim.rollout.insert_lsn);
+        ended.iter().filter(|victim| !is_asked(victim)).count() as u64
     }
 
     /// The standing rule: the clock may have moved.
@@ -108,9 +117,15 @@ impl Stage<'_, '_> {
         &self,
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Live) -> bool,
-    ) -> Vec<(RolloutId, Live)> {
-        let live = |id| self.live(id).filter(&wanted).map(|live| (id, live));
-        self.ids_where(published).into_iter().filter_map(live).collect()
+    ) -> Vec<Victim> {
+        let ids = self.ids_where(published);
+        let index = &self.core.published.read().index;
+        let mut live = Vec::with_capacity(ids.len());
+        live.extend(ids.into_iter().filter_map(|id| match self.standing_in(index, id) {
+            Standing::Live(live) if wanted(&live) => Some(Victim::new(id, &live)),
+            _ => None,
+        }));
+        live
     }
 
     /// The ids under which something stands that `wanted` takes, likewise.
@@ -127,7 +142,7 @@ impl Stage<'_, '_> {
     /// What `published` finds, and what changed since, ascending.
     fn ids_where(&self, published: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> Vec<RolloutId> {
         let mut ids = published(&self.core.published.read().index);
-        ids.extend(self.overlay.ids().chain(self.staged.changes.0.keys()));
+        ids.extend(self.overlay.ids().chain(self.staged.changes.0.ids()));
         ids.sort_unstable();
         ids.dedup();
         ids
