@@ -214,6 +214,11 @@ impl MemoryIndex {
         self.put(row);
     }
 
+    /// The rollout at a slot and its incarnation.
+    pub(crate) fn incarnation_at(&self, slot: u32) -> (RolloutId, Lsn) {
+        (self.slab.slot(slot).id, self.slab.slot(slot).insert_lsn)
+    }
+
     /// The incarnation that is held of a rollout.
     pub(crate) fn incarnation(&self, id: RolloutId) -> Option<Lsn> {
         self.slab.find(id).map(|slot| self.slab.slot(slot).insert_lsn)

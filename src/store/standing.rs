@@ -142,3 +142,44 @@ impl Overlay {
 /// Rollouts changed by the batch being staged.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(pub(super) Standings);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(created_step: u64) -> Standing {
+        let (insert_lsn, old_lsn, kl_lsn) = (Lsn::new(1), Lsn::NONE, Lsn::NONE);
+        Standing::Live(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version: 0, group: None, asked: false })
+    }
+
+    /// The step of what stands under an id: `Some(None)` where it ended.
+    fn step(overlay: &Overlay, id: u64) -> Option<Option<u64>> {
+        overlay.get(RolloutId::new(id)).map(|standing| match standing {
+            Standing::Live(live) => Some(live.created_step),
+            Standing::Nothing | Standing::Open(_) => None,
+        })
+    }
+
+    fn batch(lsn: u64, changed: &[(u64, Standing)]) -> Changes {
+        let mut changes = Changes::default();
+        changed.iter().for_each(|(id, standing)| changes.0.insert(RolloutId::new(*id), Lsn::new(lsn), *standing));
+        changes
+    }
+
+    #[test]
+    fn the_last_batch_that_changed_an_id_says_what_stands_there_until_it_is_published() {
+        let mut overlay = Overlay::default();
+        overlay.add(batch(1, &[(7, live(10)), (8, Standing::Nothing), (9, Standing::Nothing)]));
+        overlay.add(batch(2, &[(7, Standing::Nothing), (8, live(20))]));
+        let seen = |overlay: &Overlay| [7, 8, 9, 10].map(|id| step(overlay, id));
+        assert_eq!(seen(&overlay), [Some(None), Some(Some(20)), Some(None), None]);
+        overlay.forget(Lsn::new(1));
+        assert_eq!(seen(&overlay), [Some(None), Some(Some(20)), None, None]);
+        overlay.add(batch(3, &[(7, live(30)), (8, Standing::Nothing)]));
+        let mut ids: Vec<u64> = overlay.ids().map(|id| id.get()).collect();
+        ids.sort_unstable();
+        assert_eq!((seen(&overlay), ids), ([Some(Some(30)), Some(None), None, None], vec![7, 8]), "each id once");
+        overlay.forget(Lsn::new(3));
+        assert_eq!((seen(&overlay), overlay.ids().count()), ([None; 4], 0));
+    }
+}

@@ -154,3 +154,25 @@ impl Usage {
         self.used.lock().drain(..written.used.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Lsn, RolloutId};
+
+    #[test]
+    fn u1_a_batch_takes_with_it_what_it_carries_and_one_that_fails_takes_nothing() {
+        let [a, b, c] = [1, 2, 3].map(|id| Incarnation { id: RolloutId::new(id), insert_lsn: Lsn::new(id) });
+        let usage = Usage::default();
+        usage.asked(2, 1, vec![b, a]);
+        drop(usage.pending());
+        let carried = usage.pending();
+        assert_eq!((carried.asked, carried.served, &carried.used[..]), (2, 1, &[b, a][..]), "nothing was taken");
+        usage.asked(1, 1, vec![c]);
+        usage.settle(&carried);
+        let left = usage.pending();
+        assert_eq!((left.asked, left.served, &left.used[..]), (1, 1, &[c][..]), "what came meanwhile is left");
+        usage.settle(&left);
+        assert!(usage.pending().is_empty());
+    }
+}

@@ -23,6 +23,11 @@ impl Victim {
     }
 }
 
+/// The slots of the ids that `find` gives.
+fn by_id(find: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> impl Fn(&MemoryIndex) -> Vec<u32> {
+    move |index| find(index).into_iter().filter_map(|id| index.find(id)).collect()
+}
+
 impl Stage<'_, '_> {
     pub(super) fn retire(&mut self, which: &Retirement, reason: Reason) -> Result<Outcome> {
         let live = match which {
@@ -32,15 +37,15 @@ impl Stage<'_, '_> {
             }
             Retirement::Ids(ids) => return Ok(Outcome::Retired(self.retire_ids(ids, reason))),
             Retirement::CreatedAfter(step) => {
-                self.live_where(|index| index.created_after(*step), |live| live.created_step > *step)
+                self.live_where(by_id(|index| index.created_after(*step)), |live| live.created_step > *step)
             }
             Retirement::VersionBefore(version) => {
                 let is_older = |older: u64| older < *version;
-                self.live_where(|index| index.select(None, is_older), |live| is_older(live.ref_version))
+                self.live_where(by_id(|index| index.select(None, is_older)), |live| is_older(live.ref_version))
             }
             Retirement::Groups(groups) => {
                 let of_groups = |index: &MemoryIndex| groups.iter().flat_map(|group| index.group(*group)).collect();
-                self.live_where(of_groups, |live| live.group.is_some_and(|group| groups.contains(&group)))
+                self.live_where(by_id(of_groups), |live| live.group.is_some_and(|group| groups.contains(&group)))
             }
         };
         Ok(Outcome::Retired(self.retire_live(&live, reason)))
@@ -48,8 +53,8 @@ impl Stage<'_, '_> {
 
     /// Ends what was created before a step, by one record.
     fn retire_line(&mut self, created_before: u64, reason: Reason) -> u64 {
-        let ended =
-            self.live_where(|index| index.created_before(created_before), |live| live.created_step < created_before);
+        let ended = self
+            .live_where(|index| index.slots_created_before(created_before), |live| live.created_step < created_before);
         let lines = &self.staged.state.retire_lines;
         let reaches_below_all = lines.iter().all(|line| line.created_before > created_before);
         if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
@@ -112,20 +117,26 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// The live rollouts that `wanted` takes, ascending by id. `published` finds those among what readers see by now.
-    fn live_where(
-        &self,
-        published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
-        wanted: impl Fn(&Live) -> bool,
-    ) -> Vec<Victim> {
-        let ids = self.ids_where(published);
+    /// The live rollouts that `wanted` takes, ascending by id. `published` finds the slots of those among what readers see by
+    /// now.
+    fn live_where(&self, published: impl Fn(&MemoryIndex) -> Vec<u32>, wanted: impl Fn(&Live) -> bool) -> Vec<Victim> {
         let index = &self.core.published.read().index;
-        let mut live = Vec::with_capacity(ids.len());
-        live.extend(ids.into_iter().filter_map(|id| match self.standing_in(index, id) {
-            Standing::Live(live) if wanted(&live) => Some(Victim::new(id, &live)),
-            _ => None,
-        }));
-        live
+        let slots = published(index);
+        let mut victims = Vec::with_capacity(slots.len());
+        let seen = slots.into_iter().map(|slot| {
+            let (id, insert_lsn) = index.incarnation_at(slot);
+            Victim { rollout: Incarnation { id, insert_lsn }, asked: index.is_asked_at(slot) }
+        });
+        victims.extend(seen.filter(|victim| self.changed(victim.rollout.id).is_none()));
+        for id in self.changed_ids() {
+            match self.standing_in(index, *id) {
+                Standing::Live(live) if wanted(&live) => victims.push(Victim::new(*id, &live)),
+                Standing::Live(_) | Standing::Open(_) | Standing::Nothing => {}
+            }
+        }
+        victims.sort_unstable_by_key(|victim| victim.rollout.id);
+        victims.dedup_by_key(|victim| victim.rollout.id);
+        victims
     }
 
     /// The ids under which something stands that `wanted` takes, likewise.
@@ -134,17 +145,16 @@ impl Stage<'_, '_> {
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Standing) -> bool,
     ) -> Vec<RolloutId> {
-        let mut ids = self.ids_where(published);
+        let mut ids = published(&self.core.published.read().index);
+        ids.extend(self.changed_ids());
+        ids.sort_unstable();
+        ids.dedup();
         ids.retain(|id| wanted(&self.standing(*id)));
         ids
     }
 
-    /// What `published` finds, and what changed since, ascending.
-    fn ids_where(&self, published: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> Vec<RolloutId> {
-        let mut ids = published(&self.core.published.read().index);
-        ids.extend(self.overlay.ids().chain(self.staged.changes.0.ids()));
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+    /// The ids that this batch changed, or one that is not yet published; some perhaps twice.
+    fn changed_ids(&self) -> impl Iterator<Item = &RolloutId> {
+        self.overlay.ids().chain(self.staged.changes.0.ids())
     }
 }
