@@ -231,8 +231,10 @@ fn check_identity(options: &Options, manifest: &Manifest, dir: &Path) -> Result<
                 [] => "a run without an identity".to_owned(),
                 theirs => format!("run \"{}\"", start_of(theirs)),
             };
-            let message =
-                format!("{} belongs to {theirs}, this is run \"{ours}\"; give each run a directory of its own", dir.display());
+            let message = format!(
+                "{} belongs to {theirs}, this is run \"{ours}\"; give each run a directory of its own",
+                dir.display()
+            );
             Err(Error::invalid(message).at(dir))
         }
         _ => Ok(()),

@@ -152,11 +152,14 @@ mod tests {
         Standing::Live(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version: 0, group: None, asked: false })
     }
 
-    /// The step of what stands under an id: `Some(None)` where it ended.
-    fn step(overlay: &Overlay, id: u64) -> Option<Option<u64>> {
+    /// What tells an end from a created step.
+    const ENDED: u64 = 0;
+
+    /// The created step of what stands under an id.
+    fn step(overlay: &Overlay, id: u64) -> Option<u64> {
         overlay.get(RolloutId::new(id)).map(|standing| match standing {
-            Standing::Live(live) => Some(live.created_step),
-            Standing::Nothing | Standing::Open(_) => None,
+            Standing::Live(live) => live.created_step,
+            Standing::Nothing | Standing::Open(_) => ENDED,
         })
     }
 
@@ -172,13 +175,13 @@ mod tests {
         overlay.add(batch(1, &[(7, live(10)), (8, Standing::Nothing), (9, Standing::Nothing)]));
         overlay.add(batch(2, &[(7, Standing::Nothing), (8, live(20))]));
         let seen = |overlay: &Overlay| [7, 8, 9, 10].map(|id| step(overlay, id));
-        assert_eq!(seen(&overlay), [Some(None), Some(Some(20)), Some(None), None]);
+        assert_eq!(seen(&overlay), [Some(ENDED), Some(20), Some(ENDED), None]);
         overlay.forget(Lsn::new(1));
-        assert_eq!(seen(&overlay), [Some(None), Some(Some(20)), None, None]);
+        assert_eq!(seen(&overlay), [Some(ENDED), Some(20), None, None]);
         overlay.add(batch(3, &[(7, live(30)), (8, Standing::Nothing)]));
         let mut ids: Vec<u64> = overlay.ids().map(|id| id.get()).collect();
         ids.sort_unstable();
-        assert_eq!((seen(&overlay), ids), ([Some(Some(30)), Some(None), None, None], vec![7, 8]), "each id once");
+        assert_eq!((seen(&overlay), ids), ([Some(30), Some(ENDED), None, None], vec![7, 8]), "each id once");
         overlay.forget(Lsn::new(3));
         assert_eq!((seen(&overlay), overlay.ids().count()), ([None; 4], 0));
     }
