@@ -10,11 +10,13 @@
 //! - M4. Every id whose row differs from what was told last is in `changed`, or `changed` says that any may.
 //! - M5. `live` is the sum over the rows and pieces as they are now: whatever changes one takes it out before and adds it after.
 //! - M6. Of an id a rollout is held or pieces of one that is still being generated, never both: the newer incarnation.
+//! - M7. `asked` of a slot in use is of the rollout in it: it is clear when a rollout takes the slot.
 
 use std::cmp::Ordering as CmpOrdering;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 
+use super::asked::Asked;
 use super::changed::Changed;
 use super::entry::{Entry, Extra, FirstOld, KlEntry};
 use super::frame_size::FrameSizes;
@@ -41,6 +43,8 @@ pub(crate) struct MemoryIndex {
     pub(crate) partials: Partials,
     pub(super) live: LiveUnits,
     changed: Changed,
+    /// Rollouts asked for since the index was made, whether a tally told of it or not.
+    asked: Asked,
     token_total: u64,
     touched: AtomicU64,
 }
@@ -135,6 +139,7 @@ impl MemoryIndex {
             + self.by_created.memory_bytes()
             + self.by_group.memory_bytes()
             + self.partials.memory_bytes()
+            + self.asked.memory_bytes()
             + self.extras.capacity() * EXTRA_BYTES
             + self.changed.capacity() * (size_of::<RolloutId>() + 1);
         bytes as u64
@@ -172,7 +177,24 @@ impl MemoryIndex {
             || self.partials.holds(id, at, lsn)
     }
 
-    /// Notes that a rollout was asked for, if its incarnation is below `before`. Returns whether that was news.
+    /// Whether the rollout at a slot was asked for, by now or in an earlier life of the store.
+    pub(crate) fn is_asked_at(&self, slot: u32) -> bool {
+        self.asked.contains(slot) || self.slab.slot(slot).has().contains(Has::USED)
+    }
+
+    /// Whether an incarnation was asked for, likewise.
+    pub(crate) fn is_asked(&self, id: RolloutId, insert_lsn: Lsn) -> bool {
+        self.find_incarnation(id, insert_lsn).is_some_and(|slot| self.is_asked_at(slot))
+    }
+
+    /// Notes that an incarnation was asked for, which a tally is still to tell. Returns whether that was news. Its row
+    /// stays as it is: the log knows of no use yet.
+    pub(crate) fn ask(&self, id: RolloutId, insert_lsn: Lsn) -> bool {
+        let slot = self.find_incarnation(id, insert_lsn).filter(|slot| !self.is_asked_at(*slot));
+        slot.is_some_and(|slot| self.asked.set(slot))
+    }
+
+    /// Notes that a tally tells of a use, if the rollout's incarnation is below `before`. Returns whether that was news.
     pub(crate) fn mark_used(&mut self, id: RolloutId, before: Lsn) -> bool {
         let slot = self.slab.find(id).filter(|slot| self.slab.slot(*slot).insert_lsn < before);
         let news = slot.is_some_and(|slot| self.add_used(slot));
@@ -192,8 +214,13 @@ impl MemoryIndex {
         self.put(row);
     }
 
+    /// The rollout at a slot and its incarnation.
+    pub(crate) fn incarnation_at(&self, slot: u32) -> (RolloutId, Lsn) {
+        (self.slab.slot(slot).id, self.slab.slot(slot).insert_lsn)
+    }
+
     /// The incarnation that is held of a rollout.
-    pub(super) fn incarnation(&self, id: RolloutId) -> Option<Lsn> {
+    pub(crate) fn incarnation(&self, id: RolloutId) -> Option<Lsn> {
         self.slab.find(id).map(|slot| self.slab.slot(slot).insert_lsn)
     }
 
@@ -309,7 +336,7 @@ impl MemoryIndex {
         news
     }
 
-    fn put(&mut self, row: &Row) {
+    fn put(&mut self, row: &Row) -> u32 {
         let Row { entry, extra } = row;
         let Entry { id, insert, old, insert_lsn, old_lsn, token_count, .. } = *entry;
         let place = self.postings.add(entry.ref_version, entry.born_step, id);
@@ -317,6 +344,7 @@ impl MemoryIndex {
         let (created, group, has) = (NO_LIST, NO_LIST, bits(entry.has));
         let new = Slot { id, insert, old, insert_lsn, old_lsn, token_count, place, created, group, sizes, has };
         let slot = self.slab.add(new);
+        self.asked.clear(slot);
         let created = self.by_created.add(entry.created_step, slot);
         let group = entry.group.map_or(NO_LIST, |group| self.by_group.add(group, slot));
         let added = self.slab.slot_mut(slot);
@@ -326,6 +354,7 @@ impl MemoryIndex {
         }
         self.live.add(row);
         self.token_total += u64::from(token_count);
+        slot
     }
 
     fn remove(&mut self, slot: u32) {
@@ -360,7 +389,8 @@ impl MemoryIndex {
         self.slab.find(id).filter(same)
     }
 
-    /// What is known of the rollout at a slot but for its extras.
+    /// What is known of the rollout at a slot but for its extras. Inlined: who asks for a few fields reads no others.
+    #[inline]
     pub(crate) fn entry(&self, slot: u32) -> Entry {
         let Slot { id, insert, old, insert_lsn, old_lsn, token_count, place, created, group, sizes, .. } =
             *self.slab.slot(slot);
@@ -389,7 +419,7 @@ impl MemoryIndex {
         if self.slab.capacity() <= KEPT.max(self.slab.len() * 4) {
             return;
         }
-        let rows: Vec<Row> = self.slab.iter().map(|slot| self.row(slot)).collect();
+        let rows: Vec<(Row, bool)> = self.slab.iter().map(|slot| (self.row(slot), self.asked.contains(slot))).collect();
         let kept = Self {
             partials: std::mem::take(&mut self.partials),
             changed: std::mem::take(&mut self.changed),
@@ -397,7 +427,12 @@ impl MemoryIndex {
             ..Self::default()
         };
         *self = kept;
-        rows.iter().for_each(|row| self.put(row));
+        for (row, is_asked) in &rows {
+            let slot = self.put(row);
+            if *is_asked {
+                self.asked.set(slot);
+            }
+        }
         self.partials.pieces().for_each(|(segment, piece)| self.live.add_frame(*segment, piece.frame_units));
     }
 

@@ -10,6 +10,7 @@
 //! - I4. A file that is not exactly what was flushed last, for this store and epoch, is rejected: never a wrong answer,
 //!   never a panic.
 
+mod asked;
 mod backend;
 mod changed;
 mod entry;

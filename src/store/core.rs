@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::resume::BatchEnd;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
+use crate::log::event::Incarnation;
 use crate::log::segment::{ReadMode, Segment};
 use crate::planted::{Bug, planted};
 use crate::state::State;
@@ -92,6 +93,16 @@ impl Published {
 }
 
 impl Core {
+    /// Rollouts were asked for, of which `fresh` were fresh; `first_time` are those that no one had asked for when they were
+    /// looked up.
+    pub(crate) fn asked(&self, asked: u64, fresh: u64, mut first_time: Vec<Incarnation>) {
+        if !first_time.is_empty() {
+            let published = self.published.read();
+            first_time.retain(|rollout| published.index.ask(rollout.id, rollout.insert_lsn));
+        }
+        self.usage.asked(asked, fresh, first_time);
+    }
+
     /// Refuses what this handle can no longer do.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {

@@ -6,7 +6,6 @@
 
 use crate::error::{Error, Result};
 use crate::format::dtype::Element;
-use crate::format::entry::Has;
 use crate::ids::RolloutId;
 use crate::store::RolloutStore;
 use crate::store::column::{Ask, Column};
@@ -210,7 +209,7 @@ impl RolloutStore {
         {
             let result = read(&rows)?;
             drop(rows);
-            self.core.usage.asked(ids.len() as u64, known.fresh, known.first_time);
+            self.core.asked(ids.len() as u64, known.fresh, known.first_time);
             return Ok(result);
         }
         let (snapshots, kl_version) = {
@@ -218,8 +217,7 @@ impl RolloutStore {
             let published = self.core.published.read();
             (Snapshot::of_all(&published, ids)?, published.state.kl_clock.current)
         };
-        let first_time = snapshots.iter().filter(|snapshot| !snapshot.entry.has.contains(Has::USED));
-        let first_time = first_time.map(Snapshot::incarnation).collect();
+        let first_time = snapshots.iter().filter_map(Snapshot::first_time).collect();
         let rollouts: Vec<Rollout> =
             snapshots.into_iter().map(|snapshot| snapshot.open(&self.core.rules)).collect::<Result<_>>()?;
         if stale == Stale::Error {
@@ -229,7 +227,7 @@ impl RolloutStore {
         let result = read(&rows)?;
         let fresh = rollouts.iter().filter(|rollout| rollout.staleness(step).is_fresh()).count() as u64;
         let fresh = if ask.column == Column::OldLogps { fresh } else { ids.len() as u64 };
-        self.core.usage.asked(ids.len() as u64, fresh, first_time);
+        self.core.asked(ids.len() as u64, fresh, first_time);
         Ok(result)
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct KnownRows {
     segments: Vec<Arc<Segment>>,
     rows: Vec<Row>,
     pub(super) fresh: u64,
-    /// Rollouts that are asked for the first time since the last tally.
+    /// Rollouts that no one had asked for.
     pub(super) first_time: Vec<Incarnation>,
 }
 
@@ -113,7 +113,7 @@ impl RolloutStore {
                     return Ok(None);
                 }
                 known.fresh += u64::from(is_fresh);
-                if !entry.has.contains(Has::USED) {
+                if !published.index.is_asked_at(*slot) {
                     known.first_time.push(Incarnation { id: entry.id, insert_lsn: entry.insert_lsn });
                 }
             }

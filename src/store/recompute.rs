@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::entry::{EntryKind, Has};
+use crate::format::entry::EntryKind;
 use crate::ids::{Lsn, RolloutId};
 use crate::state::State;
 use crate::store::RolloutStore;
@@ -91,9 +91,7 @@ impl RolloutStore {
         let (mut fresh, mut again, mut first_time) = (0, 0, Vec::new());
         for (position, snapshot) in snapshots.into_iter().enumerate() {
             let entry = snapshot.entry;
-            if !entry.has.contains(Has::USED) {
-                first_time.push(snapshot.incarnation());
-            }
+            first_time.extend(snapshot.first_time());
             let staleness = self.core.rules.staleness(&state.ref_clock, &entry, step);
             if staleness.is_fresh() {
                 fresh += 1;
@@ -102,7 +100,7 @@ impl RolloutStore {
                 plan.push(position, snapshot.open(&self.core.rules)?, entry.old_lsn);
             }
         }
-        self.core.usage.asked(ids.len() as u64, fresh, first_time);
+        self.core.asked(ids.len() as u64, fresh, first_time);
         self.core.usage.planned(fresh, again);
         Ok(plan)
     }

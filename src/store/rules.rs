@@ -44,11 +44,13 @@ impl Rules {
     }
 
     /// The flags of one rollout at one step.
+    #[inline]
     pub(crate) fn staleness(&self, clock: &VersionClock, entry: &Entry, step: u64) -> Staleness {
         self.staleness_of(clock.lag(entry.ref_version), entry, step)
     }
 
     /// The flags of one rollout at one step, of whose old logps' version this is the lag.
+    #[inline]
     pub(crate) fn staleness_of(&self, lag: Option<u64>, entry: &Entry, step: u64) -> Staleness {
         Staleness {
             missing: !entry.has.contains(Has::OLD),

@@ -47,6 +47,7 @@ pub(crate) struct Snapshot {
     pub(crate) newest_kl: Option<KlEntry>,
     /// Advances of the ref version since that of the old logps.
     lag: Option<u64>,
+    is_asked: bool,
     segment: Arc<Segment>,
     old: Option<Box<Part>>,
     kl: Option<Box<Part>>,
@@ -98,6 +99,7 @@ impl Snapshot {
             entry,
             newest_kl: extra.kl,
             lag: published.state.ref_clock.lag(entry.ref_version),
+            is_asked: published.index.is_asked_at(slot),
             segment,
             old: part(entry.old, entry.old_lsn)?,
             kl: extra.kl.map(|kl| part(kl.at, kl.lsn)).transpose()?.flatten(),
@@ -110,10 +112,15 @@ impl Snapshot {
         Incarnation { id: self.entry.id, insert_lsn: self.entry.insert_lsn }
     }
 
+    /// The same, where no one had asked for it.
+    pub(crate) fn first_time(&self) -> Option<Incarnation> {
+        (!self.is_asked).then_some(self.incarnation())
+    }
+
     /// Opens the view.
     #[inline]
     pub(crate) fn open(self, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, newest_kl, lag, segment, old, kl, first_old } = self;
+        let Self { entry, newest_kl, lag, segment, old, kl, first_old, .. } = self;
         let insert =
             Frame::open(segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
         let kl_version = newest_kl.map(|kl| kl.version);

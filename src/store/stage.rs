@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::entry::{EntryKind, FrameEntry, Has};
 use crate::ids::{Lsn, RolloutId};
-use crate::index::Entry;
+use crate::index::{Entry, MemoryIndex};
 use crate::limits;
 use crate::log::event::{Clock, Event, Incarnation, NewFrame};
 use crate::planted::{Bug, planted};
@@ -210,21 +210,35 @@ impl<'b, 's> Stage<'b, 's> {
     }
 
     pub(super) fn standing(&self, id: RolloutId) -> Standing {
-        if let Some((_, standing)) = self.staged.changes.0.get(&id).or_else(|| self.overlay.get(id)) {
-            return *standing;
+        self.standing_in(&self.core.published.read().index, id)
+    }
+
+    /// The same, beside what readers see.
+    fn standing_in(&self, index: &MemoryIndex, id: RolloutId) -> Standing {
+        if let Some(standing) = self.changed(id) {
+            return standing;
         }
-        let published = self.core.published.read();
-        let Some(entry) = published.index.get(id) else {
-            return published
-                .index
-                .partials
-                .get(id)
-                .map_or(Standing::Nothing, |partial| Standing::Open(Open::of(partial)));
+        let Some(slot) = index.find(id) else {
+            let partial = index.partials.get(id);
+            return partial.map_or(Standing::Nothing, |partial| Standing::Open(Open::of(partial)));
         };
-        let Entry { insert_lsn, old_lsn, created_step, ref_version, group, has, .. } = entry;
-        let kl_lsn = published.index.extra(id).and_then(|extra| extra.kl).map_or(Lsn::NONE, |kl| kl.lsn);
-        let used = has.contains(Has::USED);
-        Standing::Live(Live { insert_lsn, old_lsn, kl_lsn, created_step, ref_version, group, used })
+        let (entry, extra) = index.at_slot(slot);
+        let Entry { insert_lsn, old_lsn, created_step, ref_version, group, .. } = entry;
+        let kl_lsn = extra.kl.map_or(Lsn::NONE, |kl| kl.lsn);
+        Standing::Live(Live {
+            insert_lsn,
+            old_lsn,
+            kl_lsn,
+            created_step,
+            ref_version,
+            group,
+            asked: index.is_asked_at(slot),
+        })
+    }
+
+    /// What stands under an id that this batch changed, or one that is not yet published.
+    fn changed(&self, id: RolloutId) -> Option<Standing> {
+        self.staged.changes.0.get(id).or_else(|| self.overlay.get(id))
     }
 
     fn insert(&mut self, prepared: &'b Prepared<'_>) -> Result<Outcome> {
@@ -328,14 +342,17 @@ impl<'b, 's> Stage<'b, 's> {
         pending.add_to(&mut counters);
         counters.dropped = counters.dropped.saturating_add(dropped);
         let id_ceiling = self.id_ceiling.unwrap_or(0).max(self.staged.state.id_ceiling);
-        let mut used = Vec::with_capacity(pending.used.len());
-        for Incarnation { id, insert_lsn } in &pending.used {
-            // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
-            let Some(live) = self.live(*id).filter(|live| live.insert_lsn == *insert_lsn) else { continue };
-            // Neither the index nor the pending counts know of the use between the write and the publication.
-            self.stands(*id, Standing::Live(Live { used: true, ..live }));
-            used.push(*id);
-        }
+        // The frame names ids alone: one that has a new incarnation by now must not pass its use on.
+        let used = {
+            let index = &self.core.published.read().index;
+            let incarnation = |id| match self.changed(id) {
+                Some(Standing::Live(live)) => Some(live.insert_lsn),
+                Some(Standing::Open(_) | Standing::Nothing) => None,
+                None => index.incarnation(id),
+            };
+            let stands = |rollout: &&Incarnation| incarnation(rollout.id) == Some(rollout.insert_lsn);
+            pending.used.iter().filter(stands).map(|rollout| rollout.id).collect()
+        };
         self.staged.tallied = pending;
         self.control(Event::Tally { counters, id_ceiling, used });
     }
@@ -354,7 +371,7 @@ impl<'b, 's> Stage<'b, 's> {
             created_step: entry.created_step,
             ref_version: entry.ref_version,
             group: entry.group,
-            used: false,
+            asked: false,
         };
         let before = self.live(entry.id).unwrap_or(new);
         let has_old = entry.has.contains(Has::OLD);
@@ -371,7 +388,7 @@ impl<'b, 's> Stage<'b, 's> {
 
     /// The frame that comes next changes what stands under this id.
     pub(super) fn stands(&mut self, id: RolloutId, standing: Standing) {
-        self.staged.changes.0.insert(id, (self.next_lsn, standing));
+        self.staged.changes.0.insert(id, self.next_lsn, standing);
     }
 
     pub(super) fn frame(&mut self, prepared: &'b Prepared<'_>, entry: FrameEntry) {

@@ -4,11 +4,9 @@
 //! - U1. A count leaves here only with the batch that carries it, once that is written.
 //! - U2. A use counts for the incarnation that was used, never for a later one of the same id.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::format::counters::Counters;
-use crate::index::BuildIdHasher;
 use crate::log::event::Incarnation;
 use crate::sync::Mutex;
 
@@ -18,8 +16,8 @@ pub(crate) struct Usage {
     asked: AtomicU64,
     served: AtomicU64,
     dropped: AtomicU64,
-    /// Rollouts asked for the first time since the last tally.
-    used: Mutex<HashSet<Incarnation, BuildIdHasher>>,
+    /// Rollouts asked for the first time ever, each once. Grows at its end; what a tally carried leaves at its front.
+    used: Mutex<Vec<Incarnation>>,
     /// Plans for rollouts that had old logps, and how many of those were to be computed again.
     uses: AtomicU64,
     recomputes: AtomicU64,
@@ -38,7 +36,7 @@ pub(crate) struct Pending {
     asked: u64,
     served: u64,
     dropped: u64,
-    /// The rollouts that were asked for, in order.
+    /// The rollouts that were asked for the first time.
     pub(crate) used: Vec<Incarnation>,
 }
 
@@ -73,7 +71,7 @@ impl Usage {
     /// Uses below this are too few to judge the ratio by.
     const USES_MIN: u64 = 256;
 
-    /// Rollouts were asked for, of which `fresh` were fresh.
+    /// Rollouts were asked for, of which `fresh` were fresh; these for the first time ever.
     pub(crate) fn asked(&self, asked: u64, fresh: u64, first_time: Vec<Incarnation>) {
         self.asked.fetch_add(asked, Ordering::Relaxed);
         self.served.fetch_add(fresh, Ordering::Relaxed);
@@ -132,12 +130,6 @@ impl Usage {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many of these were not asked for since the last tally.
-    pub(crate) fn count_unused(&self, rollouts: impl Iterator<Item = Incarnation>) -> u64 {
-        let used = self.used.lock();
-        rollouts.filter(|rollout| !used.contains(rollout)).count() as u64
-    }
-
     /// Whether 95 of 100 uses recompute.
     fn ratio_is_one(&self) -> bool {
         let uses = self.uses.load(Ordering::Relaxed);
@@ -146,24 +138,41 @@ impl Usage {
 
     /// The counts since the last tally, for a batch that is to carry them.
     pub(crate) fn pending(&self) -> Pending {
-        let mut used: Vec<Incarnation> = self.used.lock().iter().copied().collect();
-        used.sort_unstable_by_key(|rollout| (rollout.id, rollout.insert_lsn));
         Pending {
             asked: self.asked.load(Ordering::Relaxed),
             served: self.served.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
-            used,
+            used: self.used.lock().clone(),
         }
     }
 
-    /// A batch that carries these counts was written.
+    /// A batch that carries these counts was written. One at a time comes here: what it carries is the front.
     pub(crate) fn settle(&self, written: &Pending) {
         self.asked.fetch_sub(written.asked, Ordering::Relaxed);
         self.served.fetch_sub(written.served, Ordering::Relaxed);
         self.dropped.fetch_sub(written.dropped, Ordering::Relaxed);
-        let mut used = self.used.lock();
-        for rollout in &written.used {
-            used.remove(rollout);
-        }
+        self.used.lock().drain(..written.used.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Lsn, RolloutId};
+
+    #[test]
+    fn u1_a_batch_takes_with_it_what_it_carries_and_one_that_fails_takes_nothing() {
+        let [a, b, c] = [1, 2, 3].map(|id| Incarnation { id: RolloutId::new(id), insert_lsn: Lsn::new(id) });
+        let usage = Usage::default();
+        usage.asked(2, 1, vec![b, a]);
+        drop(usage.pending());
+        let carried = usage.pending();
+        assert_eq!((carried.asked, carried.served, &carried.used[..]), (2, 1, &[b, a][..]), "nothing was taken");
+        usage.asked(1, 1, vec![c]);
+        usage.settle(&carried);
+        let left = usage.pending();
+        assert_eq!((left.asked, left.served, &left.used[..]), (1, 1, &[c][..]), "what came meanwhile is left");
+        usage.settle(&left);
+        assert!(usage.pending().is_empty());
     }
 }

@@ -14,7 +14,14 @@ use crate::ids::RolloutId;
 impl MemoryIndex {
     /// The rollouts created below a step: ascending by created step. O(result).
     pub(crate) fn created_before(&self, bound: u64) -> Vec<RolloutId> {
-        self.ids(self.by_created.below(bound, |slot| self.slab.slot(slot).created))
+        self.slots_created_before(bound).into_iter().map(|slot| self.slab.slot(slot).id).collect()
+    }
+
+    /// The slots of the same, in the same order: good until the index changes.
+    pub(crate) fn slots_created_before(&self, bound: u64) -> Vec<u32> {
+        let slots = self.by_created.below(bound, |slot| self.slab.slot(slot).created);
+        self.touched.fetch_add(slots.len() as u64, Ordering::Relaxed);
+        slots
     }
 
     /// How many rollouts were created below a step. Looks at none of them.

@@ -464,3 +464,28 @@ fn frames_written_again_to_a_newer_segment_are_held_there_in_any_order() {
     assert_eq!(forth[0].frames().count(), 4, "insert, newest and first old logps, KL reference");
     assert_eq!((changed, unchanged), (1, 0));
 }
+
+#[test]
+fn m7_who_was_asked_for_is_known_until_it_ends_and_its_row_says_nothing_of_it() {
+    let ask = |index: &MemoryIndex, id: u64, lsn: u64| index.ask(RolloutId::new(id), Lsn::new(lsn));
+    let asked = |index: &MemoryIndex, id: u64, lsn: u64| index.is_asked(RolloutId::new(id), Lsn::new(lsn));
+    let mut index = filled(20_000);
+    index.take_changes();
+    assert_eq!(
+        [ask(&index, 3, 4), ask(&index, 3, 4), ask(&index, 3, 5)],
+        [true, false, false],
+        "once, of this incarnation"
+    );
+    assert!(asked(&index, 3, 4) && !asked(&index, 3, 5) && !asked(&index, 4, 5));
+    assert_eq!((index.changes_len(), index.get(RolloutId::new(3)).unwrap().has.contains(Has::USED)), (0, false));
+    for id in 100..20_000 {
+        index.retire(RolloutId::new(id), Lsn::new(id + 1));
+    }
+    assert!(asked(&index, 3, 4), "the index was made anew, smaller");
+    assert_eq!((0..100).filter(|id| asked(&index, *id, id + 1)).count(), 1);
+    index.retire(RolloutId::new(3), Lsn::new(4));
+    index.apply(SegmentId(1), &insert(3, 30_000, 0, 0));
+    assert!(!asked(&index, 3, 30_000), "a new rollout in the same slot");
+    index.mark_used(RolloutId::new(3), Lsn::new(30_001));
+    assert!(asked(&index, 3, 30_000) && !ask(&index, 3, 30_000), "an earlier life told of it");
+}

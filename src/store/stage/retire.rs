@@ -10,8 +10,22 @@ use crate::reason::Reason;
 use crate::store::retirement::Retirement;
 use crate::store::standing::{Live, Standing};
 
-fn incarnation((id, live): &(RolloutId, Live)) -> Incarnation {
-    Incarnation { id: *id, insert_lsn: live.insert_lsn }
+/// A live rollout that is to end: a retirement may end millions.
+#[derive(Debug, Clone, Copy)]
+struct Victim {
+    rollout: Incarnation,
+    asked: bool,
+}
+
+impl Victim {
+    fn new(id: RolloutId, live: &Live) -> Self {
+        Self { rollout: Incarnation { id, insert_lsn: live.insert_lsn }, asked: live.asked }
+    }
+}
+
+/// The slots of the ids that `find` gives.
+fn by_id(find: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> impl Fn(&MemoryIndex) -> Vec<u32> {
+    move |index| find(index).into_iter().filter_map(|id| index.find(id)).collect()
 }
 
 impl Stage<'_, '_> {
@@ -23,15 +37,15 @@ impl Stage<'_, '_> {
             }
             Retirement::Ids(ids) => return Ok(Outcome::Retired(self.retire_ids(ids, reason))),
             Retirement::CreatedAfter(step) => {
-                self.live_where(|index| index.created_after(*step), |live| live.created_step > *step)
+                self.live_where(by_id(|index| index.created_after(*step)), |live| live.created_step > *step)
             }
             Retirement::VersionBefore(version) => {
                 let is_older = |older: u64| older < *version;
-                self.live_where(|index| index.select(None, is_older), |live| is_older(live.ref_version))
+                self.live_where(by_id(|index| index.select(None, is_older)), |live| is_older(live.ref_version))
             }
             Retirement::Groups(groups) => {
                 let of_groups = |index: &MemoryIndex| groups.iter().flat_map(|group| index.group(*group)).collect();
-                self.live_where(of_groups, |live| live.group.is_some_and(|group| groups.contains(&group)))
+                self.live_where(by_id(of_groups), |live| live.group.is_some_and(|group| groups.contains(&group)))
             }
         };
         Ok(Outcome::Retired(self.retire_live(&live, reason)))
@@ -39,8 +53,8 @@ impl Stage<'_, '_> {
 
     /// Ends what was created before a step, by one record.
     fn retire_line(&mut self, created_before: u64, reason: Reason) -> u64 {
-        let ended =
-            self.live_where(|index| index.created_before(created_before), |live| live.created_step < created_before);
+        let ended = self
+            .live_where(|index| index.slots_created_before(created_before), |live| live.created_step < created_before);
         let lines = &self.staged.state.retire_lines;
         let reaches_below_all = lines.iter().all(|line| line.created_before > created_before);
         if reaches_below_all && lines.len() >= limits::RETIRE_LINES_MAX {
@@ -55,40 +69,43 @@ impl Stage<'_, '_> {
     }
 
     pub(super) fn retire_ids(&mut self, ids: &[RolloutId], reason: Reason) -> u64 {
-        self.staged.changes.0.reserve(ids.len());
+        self.staged.changes.0.reserve_ends(ids.len());
         let mut ended = Vec::with_capacity(ids.len());
         for id in ids {
             // An id that is given again is not live by then.
             if let Some(live) = self.live(*id) {
                 self.stands(*id, Standing::Nothing);
-                ended.push((*id, live));
+                ended.push(Victim::new(*id, &live));
             }
         }
         self.retired(&ended, reason)
     }
 
-    fn retire_live(&mut self, live: &[(RolloutId, Live)], reason: Reason) -> u64 {
+    fn retire_live(&mut self, live: &[Victim], reason: Reason) -> u64 {
         self.end(live);
         self.retired(live, reason)
     }
 
-    fn retired(&mut self, ended: &[(RolloutId, Live)], reason: Reason) -> u64 {
+    fn retired(&mut self, ended: &[Victim], reason: Reason) -> u64 {
         if !ended.is_empty() {
-            let victims = ended.iter().map(incarnation).collect();
+            let victims = ended.iter().map(|victim| victim.rollout).collect();
             self.control(Event::Retire { victims, reason: reason.code(), unused: self.unused(ended) });
         }
         ended.len() as u64
     }
 
     /// Ends live rollouts.
-    fn end(&mut self, live: &[(RolloutId, Live)]) {
-        self.staged.changes.0.reserve(live.len());
-        live.iter().for_each(|(id, _)| self.stands(*id, Standing::Nothing));
+    fn end(&mut self, live: &[Victim]) {
+        self.staged.changes.0.reserve_ends(live.len());
+        live.iter().for_each(|victim| self.stands(victim.rollout.id, Standing::Nothing));
     }
 
     /// How many of these nobody asked for.
-    fn unused(&self, ended: &[(RolloutId, Live)]) -> u64 {
-        self.core.usage.count_unused(ended.iter().filter(|(_, live)| !live.used).map(incarnation))
+    fn unused(&self, ended: &[Victim]) -> u64 {
+        let index = &self.core.published.read().index;
+        // What a batch left that is not published yet may have been asked for behind that batch.
+        let is_asked = |victim: &Victim| victim.asked || index.is_asked(victim.rollout.id, victim.rollout.insert_lsn);
+        ended.iter().filter(|victim| !is_asked(victim)).count() as u64
     }
 
     /// The standing rule: the clock may have moved.
@@ -100,14 +117,26 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// The live rollouts that `wanted` takes, ascending by id. `published` finds those among what readers see by now.
-    fn live_where(
-        &self,
-        published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
-        wanted: impl Fn(&Live) -> bool,
-    ) -> Vec<(RolloutId, Live)> {
-        let live = |id| self.live(id).filter(&wanted).map(|live| (id, live));
-        self.ids_where(published).into_iter().filter_map(live).collect()
+    /// The live rollouts that `wanted` takes, ascending by id. `published` finds the slots of those among what readers see by
+    /// now.
+    fn live_where(&self, published: impl Fn(&MemoryIndex) -> Vec<u32>, wanted: impl Fn(&Live) -> bool) -> Vec<Victim> {
+        let index = &self.core.published.read().index;
+        let slots = published(index);
+        let mut victims = Vec::with_capacity(slots.len());
+        let seen = slots.into_iter().map(|slot| {
+            let (id, insert_lsn) = index.incarnation_at(slot);
+            Victim { rollout: Incarnation { id, insert_lsn }, asked: index.is_asked_at(slot) }
+        });
+        victims.extend(seen.filter(|victim| self.changed(victim.rollout.id).is_none()));
+        for id in self.changed_ids() {
+            match self.standing_in(index, *id) {
+                Standing::Live(live) if wanted(&live) => victims.push(Victim::new(*id, &live)),
+                Standing::Live(_) | Standing::Open(_) | Standing::Nothing => {}
+            }
+        }
+        victims.sort_unstable_by_key(|victim| victim.rollout.id);
+        victims.dedup_by_key(|victim| victim.rollout.id);
+        victims
     }
 
     /// The ids under which something stands that `wanted` takes, likewise.
@@ -116,17 +145,16 @@ impl Stage<'_, '_> {
         published: impl Fn(&MemoryIndex) -> Vec<RolloutId>,
         wanted: impl Fn(&Standing) -> bool,
     ) -> Vec<RolloutId> {
-        let mut ids = self.ids_where(published);
+        let mut ids = published(&self.core.published.read().index);
+        ids.extend(self.changed_ids());
+        ids.sort_unstable();
+        ids.dedup();
         ids.retain(|id| wanted(&self.standing(*id)));
         ids
     }
 
-    /// What `published` finds, and what changed since, ascending.
-    fn ids_where(&self, published: impl Fn(&MemoryIndex) -> Vec<RolloutId>) -> Vec<RolloutId> {
-        let mut ids = published(&self.core.published.read().index);
-        ids.extend(self.overlay.ids().chain(self.staged.changes.0.keys()));
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+    /// The ids that this batch changed, or one that is not yet published; some perhaps twice.
+    fn changed_ids(&self) -> impl Iterator<Item = &RolloutId> {
+        self.overlay.ids().chain(self.staged.changes.0.ids())
     }
 }
