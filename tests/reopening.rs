@@ -85,10 +85,11 @@ fn s08_the_log_that_an_open_reads_grows_with_the_tail_and_not_with_the_rollouts(
         let (took, stats) = (began.elapsed(), store.stats().unwrap());
         assert_eq!(stats.live, count + 512);
         println!("{count} rollouts: opened in {took:.0?}, {} bytes of the log read", stats.open_log_bytes_read);
-        reads.push(stats.open_log_bytes_read - stats.segments * SEGMENT_HEADER_BYTES);
+        // A header is read twice where there is a tail to settle: before and behind it.
+        reads.push(stats.open_log_bytes_read - stats.segments * 2 * SEGMENT_HEADER_BYTES);
     }
     let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
-    assert!(most - least <= least / 4, "bytes read beside headers: {reads:?}");
+    assert!(most - least <= least / 16, "bytes read beside headers: {reads:?}");
 }
 
 #[test]
