@@ -38,6 +38,13 @@ fn numbers(store: &RolloutStore) -> Vec<u64> {
     store.ids().iter().map(|id| id.get()).collect()
 }
 
+fn bytes_of(disk: &dyn Disk, path: &Path) -> Vec<u8> {
+    let file = disk.open(path, rollstore::disk::Access::Read).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
 /// This process, as an error names it.
 fn us(term: u64) -> (String, String) {
     (format!("pid {} on {} since ", std::process::id(), rollstore::disk::os::host_name()), format!("(term {term})"))
@@ -324,6 +331,48 @@ fn d10_an_owner_that_beats_keeps_its_store_and_a_silent_one_loses_it() {
         listening.join().unwrap()
     });
     assert_eq!(numbers(&listener.unwrap()), [1, 2]);
+}
+
+/// What is left of a claim that came too late, or of a take-over that failed: its maker says that it is over, and is gone before
+/// it removed the file.
+#[test]
+fn d10_a_claim_that_was_withdrawn_frees_no_store_that_another_one_owns() {
+    for term in [2, 3] {
+        let disk = unlockable();
+        heartbeat(&disk, TakeOver::Never).open(DIR).unwrap().close().unwrap();
+        let lock = Path::new(DIR).join("LOCK");
+        let released = bytes_of(&*disk, &lock);
+        let owner = heartbeat(&disk, TakeOver::Never).open(DIR).unwrap();
+        owner.insert(rollout(1, 0, 0)).unwrap();
+        let claim = disk.create(&Path::new(DIR).join(format!("LOCK-{term:016x}"))).unwrap();
+        claim.write_all_vectored_at(&mut [std::io::IoSlice::new(&released)], 0).unwrap();
+        let refused = heartbeat(&disk, TakeOver::Never).open(DIR).unwrap_err();
+        assert_says(&refused, ErrorKind::Locked, &[&us(2).0, &us(2).1]);
+        owner.insert(rollout(2, 0, 0)).unwrap();
+        owner.close().unwrap();
+        assert_eq!(
+            numbers(&heartbeat(&disk, TakeOver::Never).open(DIR).unwrap()),
+            [1, 2],
+            "the claim is in nobody's way"
+        );
+    }
+}
+
+#[test]
+fn d10_an_owner_that_beats_is_heard_beside_the_claim_of_a_take_over_that_was_broken_off() {
+    let root = tempfile::tempdir().unwrap();
+    let options = |silence: u64| {
+        let take_over = TakeOver::AfterSilence(Duration::from_millis(silence));
+        RolloutStore::options().window(8).lock(LockKind::Heartbeat { every: Duration::from_millis(2), take_over })
+    };
+    let owner = options(0).open(root.path()).unwrap();
+    owner.insert(rollout(1, 0, 0)).unwrap();
+    std::fs::copy(root.path().join("LOCK"), root.path().join(format!("LOCK-{:016x}", 2))).unwrap();
+    let refused = options(3_600_000).open(root.path()).unwrap_err();
+    assert_says(&refused, ErrorKind::Locked, &[&us(1).0, "its heart beats"]);
+    owner.insert(rollout(2, 0, 0)).unwrap();
+    owner.abandon();
+    assert_eq!(numbers(&options(0).open(root.path()).unwrap()), [1, 2], "both are silent");
 }
 
 #[test]

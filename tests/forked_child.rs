@@ -18,7 +18,8 @@ use rollstore_testkit::child;
 use rollstore_testkit::scratch::is_written_behind;
 
 fn options() -> Options {
-    RolloutStore::options().window(8)
+    // Many stores beside each other, on a small file system too.
+    RolloutStore::options().window(8).reserve_bytes(0)
 }
 
 fn store_in(dir: &Path) -> RolloutStore {

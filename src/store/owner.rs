@@ -14,29 +14,27 @@
 
 mod beat;
 mod note;
+mod seen;
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::disk::{Access, Disk, DiskFile, DiskLock, LockError};
+use crate::disk::{Disk, DiskFile, DiskLock, LockError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
-use crate::format::names::{LOCK, claim_file_name, parse_claim_file_name};
+use crate::format::names::{LOCK, claim_file_name};
 use crate::limits;
 use crate::recovery::manifests::Listing;
 use crate::store::random;
 
 use beat::Beat;
 use note::Note;
+use seen::{Seen, read_text};
 
 /// Beats that a silence lasts at least, whatever was asked for: one may be late.
 const SILENT_BEATS_MIN: u32 = 3;
-
-/// Longest text that is read from a lock file, in bytes.
-const NOTE_BYTES_MAX: u64 = 4096;
 
 /// How a second writer is kept out of a store.
 ///
@@ -120,10 +118,11 @@ impl Owner {
 
     fn take_file(disk: &dyn Disk, dir: &Path, term: u64) -> Result<Self> {
         // One who beats holds no lock that would keep us out.
-        if term > 0
-            && let Some(seen) = Seen::newest(disk, dir)?.filter(|seen| seen.note.is_some() && !seen.is_released())
-        {
-            return Err(locked(dir, &seen, "open with options().lock(LockKind::heartbeat(..))"));
+        if term > 0 {
+            let all = Seen::all(disk, dir)?;
+            if let Some(owner) = Seen::owner(&all).filter(|owner| owner.note.is_some() && !owner.is_released()) {
+                return Err(locked(dir, owner, "open with options().lock(LockKind::heartbeat(..))"));
+            }
         }
         let path = dir.join(LOCK);
         disk.lock(&path, &note::holder()).map(Self::File).map_err(|error| match error {
@@ -206,12 +205,13 @@ impl Owner {
 
 impl Heartbeat {
     fn take(disk: &dyn Disk, dir: &Path, every: Duration, take_over: TakeOver, term: u64) -> Result<Self> {
-        let seen = Seen::newest(disk, dir)?;
-        let after_close = seen.as_ref().is_none_or(Seen::is_released);
-        if let Some(seen) = seen.as_ref().filter(|_| !after_close) {
-            listen(disk, dir, seen, take_over)?;
+        let seen = Seen::all(disk, dir)?;
+        let owner = Seen::owner(&seen);
+        let after_close = owner.is_none_or(Seen::is_released);
+        if let Some(owner) = owner.filter(|_| !after_close) {
+            listen(disk, dir, owner, &seen, take_over)?;
         }
-        let term = seen.map_or(0, |seen| seen.term).max(term).saturating_add(1);
+        let term = seen.iter().map(|seen| seen.term).max().unwrap_or(0).max(term).saturating_add(1);
         let note = Note::new(term, random::u64(), every);
         let claim = dir.join(claim_file_name(term));
         let file = match disk.create(&claim) {
@@ -280,83 +280,34 @@ fn name_owner(disk: &dyn Disk, dir: &Path, claim: &Path, term: u64) -> Result<()
     disk.sync_dir(dir).map_err(failed)
 }
 
-/// Returns once an owner may be taken over from.
-fn listen(disk: &dyn Disk, dir: &Path, seen: &Seen, take_over: TakeOver) -> Result<()> {
+/// Returns once an owner may be taken over from. Beats are heard in all that was `seen`: where a take-over was broken off,
+/// the lock file's owner is still at work beside a silent claim.
+fn listen(disk: &dyn Disk, dir: &Path, owner: &Seen, seen: &[Seen], take_over: TakeOver) -> Result<()> {
     let silence = match take_over {
         TakeOver::Now => return Ok(()),
-        TakeOver::Never => return Err(locked(dir, seen, "stop it, or open read-only, or take over")),
+        TakeOver::Never => return Err(locked(dir, owner, "stop it, or open read-only, or take over")),
         TakeOver::AfterSilence(silence) => silence,
     };
-    let Some(note) = &seen.note else {
+    let Some(note) = &owner.note else {
         // A holder of another kind does not beat: its silence says nothing.
-        return Err(locked(dir, seen, "stop it, or take over by TakeOver::Now"));
+        return Err(locked(dir, owner, "stop it, or take over by TakeOver::Now"));
     };
     let silence = silence.max(note.every.saturating_mul(SILENT_BEATS_MIN));
     let (begun, pause) = (Instant::now(), (note.every / 2).clamp(Duration::from_millis(1), Duration::from_secs(1)));
     tracing::info!(owner = %note.owner(), seconds = silence.as_secs(), "listening for the heartbeat of the store's owner");
     while begun.elapsed() < silence {
         thread::sleep(pause.min(silence));
-        match Seen::newest(disk, dir)? {
-            Some(now) if now.is_released() => return Ok(()),
-            Some(now) if now.text != seen.text || now.path != seen.path => {
-                return Err(locked(dir, &now, "its heart beats; stop it, or open read-only"));
-            }
-            Some(_) => {}
-            None => return Ok(()),
+        let all = Seen::all(disk, dir)?;
+        if Seen::owner(&all).is_none_or(Seen::is_released) {
+            return Ok(());
+        }
+        let is_silent = |now: &Seen| seen.iter().any(|before| before.path == now.path && before.text == now.text);
+        if let Some(now) = all.iter().find(|now| !now.is_released() && !is_silent(now)) {
+            return Err(locked(dir, now, "its heart beats; stop it, or open read-only"));
         }
     }
     tracing::warn!(owner = %note.owner(), "taking over from an owner that is silent");
     Ok(())
-}
-
-/// One name under which an owner may stand.
-#[derive(Debug)]
-struct Seen {
-    path: PathBuf,
-    term: u64,
-    text: String,
-    note: Option<Note>,
-}
-
-impl Seen {
-    /// The lock file and unfinished claims, if there are any.
-    fn all(disk: &dyn Disk, dir: &Path) -> Result<Vec<Self>> {
-        // A claim that was listed and is gone got the lock's name this moment, or was withdrawn: another look tells.
-        const LOOKS_MAX: u32 = 10;
-        let mut looks = 1;
-        loop {
-            match Self::listed(disk, dir) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => looks += 1,
-                listed => return listed.map_err(|error| Error::io("read the lock of", dir, error)),
-            }
-        }
-    }
-
-    fn listed(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Self>> {
-        let names = disk.list(dir)?;
-        let mut all = Vec::new();
-        for name in names.iter().filter_map(|name| name.to_str()) {
-            let claimed = parse_claim_file_name(name);
-            if name != LOCK && claimed.is_none() {
-                continue;
-            }
-            let path = dir.join(name);
-            let text = read_text(disk, &path)?;
-            let note = Note::parse(&text);
-            let term = claimed.or(note.as_ref().map(|note| note.term)).unwrap_or(0);
-            all.push(Self { path, term, text, note });
-        }
-        Ok(all)
-    }
-
-    /// The one of the latest term.
-    fn newest(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
-        Ok(Self::all(disk, dir)?.into_iter().max_by_key(|seen| seen.term))
-    }
-
-    fn is_released(&self) -> bool {
-        self.note.as_ref().is_some_and(|note| note.released)
-    }
 }
 
 fn locked(dir: &Path, seen: &Seen, next: &str) -> Error {
@@ -373,12 +324,4 @@ fn lost(dir: &Path) -> Error {
 fn write_note(file: &dyn DiskFile, note: &Note) -> io::Result<()> {
     file.write_all_vectored_at(&mut [IoSlice::new(note.text().as_bytes())], 0)?;
     file.sync_data()
-}
-
-fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<String> {
-    let file: Arc<dyn DiskFile> = disk.open(path, Access::Read)?;
-    let len = usize::try_from(file.len()?.min(NOTE_BYTES_MAX)).unwrap_or(0);
-    let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
