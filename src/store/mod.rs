@@ -51,6 +51,7 @@ pub(crate) mod weights;
 pub(crate) mod writable;
 mod writer;
 
+use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
@@ -111,11 +112,17 @@ pub use rewind::Rewind;
 /// store.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RolloutStore {
     core: Arc<Core>,
     /// Closes the store with the last handle.
     closer: Arc<Closer>,
+}
+
+impl fmt::Debug for RolloutStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RolloutStore").field("dir", &self.core.dir).finish_non_exhaustive()
+    }
 }
 
 impl RolloutStore {
