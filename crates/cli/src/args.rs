@@ -2,6 +2,7 @@
 //!
 //! May touch nothing. Knows nothing of how commands work.
 
+mod at;
 mod filter;
 mod look;
 mod period;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::output::Output;
 
+pub use at::AtArgs;
 pub use filter::{Filter, Span};
 pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, SegmentOrder, SegmentsArgs};
 pub use period::Period;
@@ -198,12 +200,9 @@ pub struct LsArgs {
     /// Which rollouts
     #[command(flatten)]
     pub filter: Filter,
-    /// The step at which ages are taken [default: the last that the trainer acted at]
-    #[arg(long, value_name = "N")]
-    pub step: Option<u64>,
-    /// The window in steps [default: what the store last used]
-    #[arg(long, value_name = "W")]
-    pub window: Option<u64>,
+    /// For which step and window.
+    #[command(flatten)]
+    pub at: AtArgs,
     /// The order [default: oldest born first, then by id]
     #[arg(long, value_enum)]
     pub sort: Option<RolloutOrder>,
@@ -247,12 +246,9 @@ pub struct DumpArgs {
     /// Which rollouts
     #[command(flatten)]
     pub filter: Filter,
-    /// The step at which ages are taken [default: the last that the trainer acted at]
-    #[arg(long, value_name = "N")]
-    pub step: Option<u64>,
-    /// The window in steps [default: what the store last used]
-    #[arg(long, value_name = "W")]
-    pub window: Option<u64>,
+    /// For which step and window.
+    #[command(flatten)]
+    pub at: AtArgs,
     /// Accepted, since the output is JSON already
     #[arg(long)]
     pub json: bool,
@@ -263,12 +259,9 @@ pub struct DumpArgs {
 pub struct DiagnoseArgs {
     /// Directory of a store or checkpoint
     pub store: PathBuf,
-    /// The step at which ages are taken [default: the last that the trainer acted at]
-    #[arg(long, value_name = "N")]
-    pub step: Option<u64>,
-    /// The window in steps [default: what the store last used]
-    #[arg(long, value_name = "W")]
-    pub window: Option<u64>,
+    /// For which step and window.
+    #[command(flatten)]
+    pub at: AtArgs,
     /// Advances of the reference version that old log-probs may lag behind [default: what the store last used]
     #[arg(long, value_name = "L")]
     pub lag: Option<u64>,

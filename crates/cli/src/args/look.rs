@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
-use super::Span;
+use super::{AtArgs, Span};
 
 const LOG_HELP: &str = "\
 Examples:
@@ -157,12 +157,9 @@ pub struct GroupArgs {
     /// How many rollouts a complete group has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub size: Option<u64>,
-    /// The step at which ages are taken [default: the last that the trainer acted at]
-    #[arg(long, value_name = "N")]
-    pub step: Option<u64>,
-    /// The window in steps [default: what the store last used]
-    #[arg(long, value_name = "W")]
-    pub window: Option<u64>,
+    /// For which step and window.
+    #[command(flatten)]
+    pub at: AtArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

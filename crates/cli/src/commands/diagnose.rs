@@ -11,10 +11,10 @@ use crate::text;
 
 pub(crate) fn run(args: &DiagnoseArgs, out: &mut Output) -> Outcome<Verdict> {
     let options = RolloutStore::options().read_only(true);
-    let options = args.window.map_or(options.clone(), |window| options.window(window));
+    let options = args.at.window.map_or(options.clone(), |window| options.window(window));
     let options = args.lag.map_or(options.clone(), |lag| options.max_version_lag(lag));
     let store = options.open(&args.store)?;
-    let at = Step::of(&store, args.step)?;
+    let at = Step::of(&store, args.at.step)?;
     let (diagnosis, due) = (store.diagnose(at.step), store.count_needs_recompute(at.step));
     if args.json {
         out.json(&as_json(&store, &diagnosis, due))?;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &DiagnoseArgs, out: &mut Output) -> Outcome<Verdict> {
     }
     let origin = |given: Option<u64>| if given.is_some() { "as given" } else { "as last used" };
     let (window, lag) = (store.window(), store.max_version_lag());
-    let (window_origin, lag_origin) = (origin(args.window), origin(args.lag));
+    let (window_origin, lag_origin) = (origin(args.at.window), origin(args.lag));
     let Step { step, origin } = at;
     out.line(format_args!(" step {step} ({origin}), window {window} ({window_origin}), lag {lag} ({lag_origin})"))?;
     for part in diagnosis.to_string().split("; ") {

@@ -10,8 +10,8 @@ use crate::exit::{Outcome, Verdict, note};
 use crate::output::Output;
 
 pub(crate) fn run(args: &DumpArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = open(&args.store, args.window)?;
-    let at = Step::of(&store, args.step)?;
+    let store = open(&args.store, args.at.window)?;
+    let at = Step::of(&store, args.at.step)?;
     let mut verdict = Verdict::Sound;
     for id in chosen(&store, &args.filter, at.step) {
         if dump(&store, id, out)? == Verdict::Damaged {

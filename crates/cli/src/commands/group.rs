@@ -12,8 +12,8 @@ use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &GroupArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = open(&args.store, args.window)?;
-    let at = Step::of(&store, args.step)?;
+    let store = open(&args.store, args.at.window)?;
+    let at = Step::of(&store, args.at.step)?;
     let ids = store.group(args.group);
     let partials = partials(&store, args.group)?;
     if ids.is_empty() && partials.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &GroupArgs, out: &mut Output) -> Outcome<Verdict> {
         }))?;
         return Ok(verdict);
     }
-    out.line(format_args!(" {}", at.words(&store, args.window)))?;
+    out.line(format_args!(" {}", at.words(&store, args.at.window)))?;
     let of = args.size.map_or_else(String::new, |size| format!(" of {size}"));
     let told = complete.map_or("", |complete| if complete { ": complete" } else { ": incomplete" });
     out.line(format_args!(" group {}: {live}{of} rollouts live, {fresh} fresh{told}", args.group))?;

@@ -11,8 +11,8 @@ use crate::output::Output;
 use crate::text;
 
 pub(crate) fn run(args: &LsArgs, out: &mut Output) -> Outcome<Verdict> {
-    let store = open(&args.store, args.window)?;
-    let at = Step::of(&store, args.step)?;
+    let store = open(&args.store, args.at.window)?;
+    let at = Step::of(&store, args.at.step)?;
     let mut listing = Listing { store: &store, step: at.step, verdict: Verdict::Sound };
     let mut ids = chosen(&store, &args.filter, at.step);
     if let Some(order) = args.sort {
@@ -81,7 +81,7 @@ fn print_head(
     shape: &Shape,
     out: &mut Output,
 ) -> Outcome {
-    out.line(format_args!(" {}", at.words(store, args.window)))?;
+    out.line(format_args!(" {}", at.words(store, args.at.window)))?;
     let live = store.len();
     let first = if shown < found { format!("the first {shown} of ") } else { String::new() };
     let partials = match store.partials().len() {
