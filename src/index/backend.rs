@@ -11,31 +11,29 @@ use std::io::{self, IoSlice};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use redb::{BackendError, StorageBackend};
 
 use super::hash::BuildIdHasher;
 use crate::disk::DiskFile;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, PORTION_BYTES, Pace};
 
 const BLOCK_BYTES: usize = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// Bytes written before they go out to the disk: a sync of the log, which the file system may order behind them,
-/// never waits for many more than these.
-const PORTION_BYTES: u64 = 256 << 10;
 
 /// A file that redb reads and writes.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     file: Arc<dyn DiskFile>,
+    pace: Arc<Pace>,
     /// Bytes of the portion under way.
     portion: AtomicU64,
 }
 
 impl OpenFile {
-    pub(super) fn new(file: Arc<dyn DiskFile>) -> Self {
-        Self { file, portion: AtomicU64::new(0) }
+    pub(super) fn new(file: Arc<dyn DiskFile>, pace: &Arc<Pace>) -> Self {
+        Self { file, pace: Arc::clone(pace), portion: AtomicU64::new(0) }
     }
 }
 
@@ -62,7 +60,10 @@ impl StorageBackend for OpenFile {
             return Ok(());
         }
         self.portion.store(0, Ordering::Relaxed);
-        self.file.write_out(0..self.file.len()?)
+        let began = Instant::now();
+        self.file.write_out(0..self.file.len()?)?;
+        self.pace.rest_after(began.elapsed());
+        Ok(())
     }
 
     // The store's own lock keeps a second writer out: a lock of the whole file is had at once, others are not needed.

@@ -36,7 +36,7 @@ pub(crate) use hash::BuildIdHasher;
 pub(crate) use memory::Changes;
 pub(crate) use memory::MemoryIndex;
 pub(crate) use meta::{Identity, IndexMeta};
-pub(crate) use on_disk::{DiskIndex, Expected, Part, Rejected, open};
+pub(crate) use on_disk::{DiskIndex, Expected, FileOptions, Part, Rejected, open};
 pub(crate) use partials::Partial;
 pub(crate) use replay::Replay;
 #[cfg(test)]

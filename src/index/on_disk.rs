@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, Table, TableDefinition};
 
@@ -25,7 +26,9 @@ use crate::disk::{Access, Disk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::resume::Resume;
 use crate::ids::{Lsn, RolloutId, SegmentId};
+use crate::limits;
 use crate::planted::{Bug, planted};
+use crate::sync::Pace;
 
 const ROLLOUTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rollouts");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -60,6 +63,20 @@ pub(crate) struct Loaded {
     pub(crate) disk: Option<DiskIndex>,
 }
 
+/// How an index file is read and written.
+#[derive(Debug, Clone)]
+pub(crate) struct FileOptions {
+    /// Memory for its pages.
+    pub(crate) cache_bytes: usize,
+    pub(crate) pace: Arc<Pace>,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { cache_bytes: limits::INDEX_CACHE_BYTES_DEFAULT, pace: Arc::default() }
+    }
+}
+
 /// A piece of what one flush writes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
@@ -89,14 +106,14 @@ impl DiskIndex {
     ///
     /// # Errors
     /// `Full` or `Io` where the disk fails.
-    pub(crate) fn create(disk: &dyn Disk, path: &Path, identity: Identity, cache_bytes: usize) -> Result<Self> {
+    pub(crate) fn create(disk: &dyn Disk, path: &Path, identity: Identity, options: &FileOptions) -> Result<Self> {
         match disk.remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", path, error)),
             _ => {}
         }
         let file = disk.create(path).map_err(|error| Error::io("create", path, error))?;
-        let db =
-            guarded(|| open_database(OpenFile::new(file), cache_bytes)).map_err(|failure| failure.into_error(path))?;
+        let db = guarded(|| open_database(OpenFile::new(file, &options.pace), options.cache_bytes))
+            .map_err(|failure| failure.into_error(path))?;
         let mut index = Self { db: Some(db), path: path.to_owned(), totals: Totals::default() };
         index.flush(&Changes::default(), &IndexMeta::of_nothing(identity))?;
         let dir = path.parent().unwrap_or(Path::new(""));
@@ -174,7 +191,12 @@ pub(crate) struct StoredIndex {
 }
 
 /// Opens an index on disk, or says why it is of no use.
-pub(crate) fn open(disk: &dyn Disk, path: &Path, access: Access, cache_bytes: usize) -> Result<StoredIndex, Rejected> {
+pub(crate) fn open(
+    disk: &dyn Disk,
+    path: &Path,
+    access: Access,
+    options: &FileOptions,
+) -> Result<StoredIndex, Rejected> {
     let rejected = |what: &str, error: io::Error| Rejected(format!("{what}: {error}"));
     let file = disk.open(path, access).map_err(|error| rejected("will not open", error))?;
     // Redb would make a new database of an empty file.
@@ -182,8 +204,8 @@ pub(crate) fn open(disk: &dyn Disk, path: &Path, access: Access, cache_bytes: us
         return Err(Rejected("empty".to_owned()));
     }
     let opened = match access {
-        Access::ReadWrite => guarded(|| open_database(OpenFile::new(file), cache_bytes)),
-        Access::Read => guarded(|| open_database(CoveredFile::new(file)?, cache_bytes)),
+        Access::ReadWrite => guarded(|| open_database(OpenFile::new(file, &options.pace), options.cache_bytes)),
+        Access::Read => guarded(|| open_database(CoveredFile::new(file)?, options.cache_bytes)),
     };
     let db = opened.map_err(|failure| Rejected(format!("will not open: {failure}")))?;
     // From here on the file is closed under guard, whatever happens.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::disk::{Access, Disk, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::FileOptions;
 use crate::log::segment::ReadMode;
 use crate::recovery::{Base, Recovered, Request, Survey, manifests};
 
@@ -30,7 +31,7 @@ fn look(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
         dir,
         access: Access::Read,
         read_mode: ReadMode { mapped: is_local, recheck_always: false },
-        index_cache_bytes: 0,
+        index_file: &FileOptions { cache_bytes: 0, ..FileOptions::default() },
     };
     let base = Base::load(&request, &manifest);
     Survey::read(&request, manifest, &base)?.load(&request, base)

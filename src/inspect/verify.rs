@@ -11,6 +11,7 @@ use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord, SegmentStat
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId};
+use crate::index::FileOptions;
 use crate::inspect::walk::{Step, walk};
 use crate::log::event::Event;
 use crate::log::seal::read_footer;
@@ -165,7 +166,7 @@ impl Verifier<'_> {
             dir: self.dir,
             access: Access::Read,
             read_mode: ReadMode { mapped: false, recheck_always: false },
-            index_cache_bytes: 0,
+            index_file: &FileOptions { cache_bytes: 0, ..FileOptions::default() },
         };
         Survey::read(&request, manifest.clone(), &Base::default())?.check_facts(self.disk)
     }

@@ -87,7 +87,7 @@ impl Base {
         path: &Path,
         bytes_read: &mut u64,
     ) -> std::result::Result<Self, Rejected> {
-        let stored = index::open(request.disk, path, request.access, request.index_cache_bytes)?;
+        let stored = index::open(request.disk, path, request.access, request.index_file)?;
         let begun = stored.resume().and_then(|resume| find(request, manifest, resume, bytes_read));
         let log_end = begun.as_ref().map_or(manifest.state.lsn, |begun| begun.begin.lsn.max(manifest.state.lsn));
         let segments = manifest.segments.iter().map(|record| record.id).collect();

@@ -31,7 +31,7 @@ use crate::format::manifest::{Manifest, SegmentRecord, SegmentState};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{BUFFERED, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::ids::{Lsn, RolloutId};
-use crate::index::{DiskIndex, MemoryIndex, Replay};
+use crate::index::{DiskIndex, FileOptions, MemoryIndex, Replay};
 use crate::log::event::{Event, Incarnation};
 use crate::log::segment::{ReadMode, Segment, fault_at};
 use crate::log::source::Source;
@@ -66,7 +66,7 @@ pub(crate) struct Request<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) access: Access,
     pub(crate) read_mode: ReadMode,
-    pub(crate) index_cache_bytes: usize,
+    pub(crate) index_file: &'a FileOptions,
 }
 
 /// The listed segments and the unsealed tail, before the index: what decides whether the store is sound.

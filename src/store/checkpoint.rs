@@ -40,6 +40,7 @@ impl RolloutStore {
     /// path then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpointed> {
         let (core, dir) = (&self.core, &named(dir.as_ref())?);
+        let _hurry = core.pace.hurry();
         // One at a time: two of the same path would write into one unfinished directory.
         let _alone = core.checkpointing.lock();
         let manifest = {

@@ -29,6 +29,7 @@ impl Closer {
         if core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        let _hurry = core.pace.hurry();
         core.flusher.waker.stop();
         core.syncer.waker.stop();
         core.compactor.waker.stop();

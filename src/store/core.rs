@@ -26,7 +26,7 @@ use crate::store::syncer::Syncer;
 use crate::store::usage::Usage;
 use crate::store::weights::WeightGate;
 use crate::store::writer::Writer;
-use crate::sync::{Mutex, MutexGuard, RwLock};
+use crate::sync::{Mutex, MutexGuard, Pace, RwLock};
 
 /// An open store.
 #[derive(Debug)]
@@ -54,6 +54,8 @@ pub(crate) struct Core {
     /// Incarnations that a plan met and could not read.
     pub(crate) unreadable: Mutex<HashSet<(RolloutId, Lsn)>>,
     pub(crate) flusher: Flusher,
+    /// Of all that is written in the background.
+    pub(crate) pace: Arc<Pace>,
     pub(crate) compactor: Compactor,
     /// Held while a checkpoint is being made, and while compaction unlinks segments; taken before the writer.
     pub(crate) checkpointing: Mutex<()>,

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::names::INDEX;
 use crate::format::resume::Resume;
 use crate::ids::RolloutId;
-use crate::index::{DiskIndex, Identity, IndexMeta, Part};
+use crate::index::{DiskIndex, FileOptions, Identity, IndexMeta, Part};
 use crate::limits;
 use crate::planted::{Bug, planted};
 use crate::store::core::{Core, Published};
@@ -30,12 +30,12 @@ pub(crate) enum Flushes {
 }
 
 /// When and with how much memory the index is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct FlushOptions {
     pub(crate) flushes: Flushes,
     /// Changed entries that make a flush due.
     pub(crate) changes: usize,
-    pub(crate) cache_bytes: usize,
+    pub(crate) file: FileOptions,
 }
 
 /// The index file and the thread that writes it.
@@ -76,7 +76,10 @@ impl Flusher {
     /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
     pub(crate) fn wake(&self, core: &Core) {
         match self.options.flushes {
-            Flushes::InTurn => Self::round(core),
+            Flushes::InTurn => {
+                let _hurry = core.pace.hurry();
+                Self::round(core);
+            }
             Flushes::Behind => self.waker.wake(),
         }
     }
@@ -113,7 +116,7 @@ impl Flusher {
         let is_new = kept.is_none();
         let mut file = match kept {
             Some(file) => file,
-            None => DiskIndex::create(&*core.disk, &self.path, self.identity, self.options.cache_bytes)?,
+            None => DiskIndex::create(&*core.disk, &self.path, self.identity, &self.options.file)?,
         };
         let mut rows = Rows::of(core, self.identity, is_new)?;
         file.flush_parts(|| rows.next())?;

@@ -379,6 +379,7 @@ impl RolloutStore {
     #[doc(hidden)]
     pub fn flush_index(&self) -> Result<()> {
         self.core.check_writable()?;
+        let _hurry = self.core.pace.hurry();
         self.core.flusher.flush(&self.core)
     }
 

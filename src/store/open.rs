@@ -8,7 +8,7 @@ use crate::disk::{Access, EntryKind, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
 use crate::format::names::{INDEX, LOCK};
-use crate::index::Identity;
+use crate::index::{FileOptions, Identity};
 use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
@@ -45,7 +45,8 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
     let lock = if options.read_only { None } else { Some(lock_store(&options, dir)?) };
     let read_mode = read_mode(&options, dir)?;
     let access = if options.read_only { Access::Read } else { Access::ReadWrite };
-    let request = Request { disk: &*disk, dir, access, read_mode, index_cache_bytes: options.index_cache_bytes };
+    let index_file = &FileOptions { cache_bytes: options.index_cache_bytes, pace: Arc::default() };
+    let request = Request { disk: &*disk, dir, access, read_mode, index_file };
     let recovered = match &lock {
         None => read_live(&options, &request)?,
         Some(owner) => {
@@ -53,7 +54,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<RolloutStore> {
             reserve.retry(&*disk, || recover(&options, &request, owner))?
         }
     };
-    RolloutStore::start(build(options, dir, lock, read_mode, recovered))
+    RolloutStore::start(build(options, lock, &request, recovered))
 }
 
 /// Takes the lock of a store, or of a directory that one may be made in; leaves no lock file in any other.
@@ -256,15 +257,15 @@ fn check_resumed(options: &Options, state: &State) -> Result<()> {
     }
 }
 
-fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode, recovered: Recovered) -> Core {
+fn build(options: Options, lock: Option<Owner>, request: &Request<'_>, recovered: Recovered) -> Core {
     let Recovered { manifest, state, mut index, disk_index, segments, log_bytes_read } = recovered;
     let stored = manifest.options;
-    let dir = options.disk.absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let dir = options.disk.absolute(request.dir).unwrap_or_else(|_| request.dir.to_owned());
     let identity = Identity { store: manifest.store_uuid, epoch: manifest.epoch };
     let flushing = FlushOptions {
         flushes: options.index_flushes,
         changes: options.index_flush_changes,
-        cache_bytes: options.index_cache_bytes,
+        file: request.index_file.clone(),
     };
     if disk_index.is_none() {
         index.forget_changes();
@@ -278,6 +279,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
         log_end: None,
     };
     Core {
+        pace: Arc::clone(&request.index_file.pace),
         flusher: Flusher::new(identity, &dir, disk_index, flushing),
         compactor: Compactor::new(options.background_compaction),
         quota: Quota::new(options.quota_bytes, options.segment_bytes),
@@ -291,7 +293,7 @@ fn build(options: Options, dir: &Path, lock: Option<Owner>, read_mode: ReadMode,
             step_jump_max: stored.step_jump_max,
             retire_after: options.retire_after,
         },
-        read_mode,
+        read_mode: request.read_mode,
         segment_bytes: options.segment_bytes,
         read_only: options.read_only,
         instance: random::u64(),

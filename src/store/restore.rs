@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::limits;
+use crate::index::FileOptions;
 use crate::log::segment::ReadMode;
 use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
@@ -106,8 +106,7 @@ fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Re
 
 fn survey(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Survey> {
     let read_mode = ReadMode { mapped: false, recheck_always: false };
-    let request =
-        Request { disk, dir, access: Access::Read, read_mode, index_cache_bytes: limits::INDEX_CACHE_BYTES_DEFAULT };
+    let request = Request { disk, dir, access: Access::Read, read_mode, index_file: &FileOptions::default() };
     Survey::read(&request, manifest.clone(), &Base::default())
 }
 

@@ -106,6 +106,7 @@ impl Writer {
             state: Arc::new(self.state.clone()),
         };
         core.group.push(publication, bytes);
+        core.pace.committed();
         Ok(Written { last_lsn: self.state.lsn, outcomes, ref_version })
     }
 

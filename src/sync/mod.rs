@@ -1,4 +1,4 @@
-//! The locks and threads that the store's own protocol is made of: who writes, who syncs, who publishes, who flushes.
+//! The locks, threads and pace that the store's own protocol is made of: who writes, who syncs, who publishes, who flushes.
 //!
 //! Built with `--cfg shuttle`, which `cargo xtask shuttle` alone sets, they belong to a scheduler that tries many orders
 //! of their steps, from a seed. In any other build they are those of `std`.
@@ -7,6 +7,7 @@
 //! in it that it does not have, and wake or follow those (`tests/forked_child.rs`).
 
 mod locks;
+mod pace;
 
 #[cfg(shuttle)]
 use shuttle::sync as base;
@@ -19,3 +20,4 @@ pub(crate) use shuttle::thread;
 pub(crate) use std::thread;
 
 pub(crate) use locks::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use pace::{PORTION_BYTES, Pace};

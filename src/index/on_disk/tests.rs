@@ -6,7 +6,6 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::ids::RolloutId;
 use crate::index::testing::{MemoryDisk, rich_row};
-use crate::limits;
 
 const IDENTITY: Identity = Identity { store: *b"sixteen bytes id", epoch: 4 };
 const APPLIED: Lsn = Lsn::new(1 << 20);
@@ -30,7 +29,7 @@ fn index_meta() -> IndexMeta {
 }
 
 fn create(disk: &MemoryDisk) -> DiskIndex {
-    DiskIndex::create(disk, path(), IDENTITY, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap()
+    DiskIndex::create(disk, path(), IDENTITY, &FileOptions::default()).unwrap()
 }
 
 fn upserts(ids: impl Iterator<Item = u64>) -> Changes {
@@ -39,7 +38,7 @@ fn upserts(ids: impl Iterator<Item = u64>) -> Changes {
 
 fn load_from(disk: &MemoryDisk, access: Access) -> Result<Loaded, Rejected> {
     let expected = Expected { identity: IDENTITY, log_end: APPLIED, segments: &segments() };
-    open(disk, path(), access, limits::INDEX_CACHE_BYTES_DEFAULT)?.load(&expected)
+    open(disk, path(), access, &FileOptions::default())?.load(&expected)
 }
 
 fn load_bytes(bytes: Vec<u8>, access: Access) -> Result<Loaded, Rejected> {
@@ -147,7 +146,7 @@ fn f19_a_half_created_file_is_rejected_or_covers_nothing() {
     let mut finished = false;
     for operations in 0..200 {
         let disk = MemoryDisk::full_after(operations);
-        finished = DiskIndex::create(&disk, path(), IDENTITY, limits::INDEX_CACHE_BYTES_DEFAULT).is_ok();
+        finished = DiskIndex::create(&disk, path(), IDENTITY, &FileOptions::default()).is_ok();
         disk.file(path()).unwrap().full_after(u64::MAX);
         let loaded = load_from(&disk, Access::ReadWrite);
         assert!(!finished || loaded.is_ok());
@@ -265,7 +264,7 @@ fn f18_f19_an_index_of_another_state_is_rejected_with_the_reason() {
     let all = segments();
     let expected = Expected { identity: IDENTITY, log_end: APPLIED, segments: &all };
     let with = |expected: Expected<'_>| {
-        let stored = open(&disk, path(), Access::Read, limits::INDEX_CACHE_BYTES_DEFAULT);
+        let stored = open(&disk, path(), Access::Read, &FileOptions::default());
         reason(stored.and_then(|stored| stored.load(&expected)))
     };
     let store = Identity { store: [0; 16], ..IDENTITY };

@@ -19,16 +19,12 @@ use crate::log::event::Event;
 use crate::log::segment::{ReadMode, Segment};
 use crate::log::source::Source;
 use crate::store::core::Core;
+use crate::sync::PORTION_BYTES;
 
 /// Bytes copied before what was read is let go, and in the background synced: what is left for the last sync is little.
 const SYNC_BYTES: u64 = 8 << 20;
-/// Bytes copied in the background before they are written out: a sync of the log, which the file system may order behind
-/// them, never waits for many more than these.
-const PORTION_BYTES: u64 = 256 << 10;
-/// The same where someone waits for the compaction. The disk has one portion to write while the next one is copied.
+/// What is a portion where someone waits for the compaction. The disk has one to write while the next one is copied.
 const ASKED_PORTION_BYTES: u64 = 2 << 20;
-/// A portion in the background is followed by a rest of so many times its length.
-const RESTS: u32 = 4;
 /// Bytes of a frame that are read at once; the rest of a longer one is read as it is copied.
 const AHEAD_BYTES_MAX: u64 = 64 << 10;
 const _: () = assert!(PORTION_BYTES < SYNC_BYTES, "a sync finds most of its bytes written out");
@@ -182,8 +178,7 @@ impl Copy<'_> {
             self.copied = 0;
         }
         if self.haste == Haste::Background {
-            // Most of the time is the trainer's: its commits find the disk idle.
-            self.core.compactor.waker.rest(self.began.elapsed().saturating_mul(RESTS));
+            self.core.pace.rest_after(self.began.elapsed());
         }
         (self.portion, self.began) = (end, Instant::now());
         Ok(())

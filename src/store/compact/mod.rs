@@ -140,6 +140,7 @@ impl RolloutStore {
     pub fn compact(&self, budget: CompactBudget) -> Result<Compacted> {
         let core = &self.core;
         core.check_writable()?;
+        let _hurry = core.pace.hurry();
         let _alone = core.compactor.alone.lock();
         seal_if_dead(core)?;
         let least = if budget.bytes == 0 { 0 } else { core.segment_bytes / choose::SMALL_PART };

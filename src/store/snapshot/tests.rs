@@ -10,8 +10,7 @@ use crate::disk::os::OsDisk;
 use crate::error::{ErrorKind, Result};
 use crate::format::names::INDEX;
 use crate::ids::{Lsn, RolloutId};
-use crate::index::{self, Changes, DiskIndex, Entry, Expected, Identity, Row};
-use crate::limits;
+use crate::index::{self, Changes, DiskIndex, Entry, Expected, FileOptions, Identity, Row};
 use crate::recovery::manifests;
 use crate::store::RolloutStore;
 use crate::store::new_rollout::NewRollout;
@@ -54,7 +53,7 @@ fn plant(dir: &Path, change: impl Fn(&mut [Entry])) {
     let segments: BTreeSet<_> = manifest.segments.iter().map(|record| record.id).collect();
     let expected = Expected { identity, log_end: manifest.state.lsn, segments: &segments };
     let path = dir.join(INDEX);
-    let stored = index::open(&OsDisk, &path, Access::ReadWrite, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
+    let stored = index::open(&OsDisk, &path, Access::ReadWrite, &FileOptions::default()).unwrap();
     let loaded = stored.load(&expected).unwrap();
     let mut entries: Vec<Entry> = loaded.index.iter().collect();
     entries.sort_by_key(|entry| entry.id);
@@ -62,7 +61,7 @@ fn plant(dir: &Path, change: impl Fn(&mut [Entry])) {
     let row = |entry: Entry| Row { entry, extra: loaded.index.extra(entry.id).copied().unwrap_or_default() };
     let changes = Changes { upserts: entries.into_iter().map(row).collect(), removed: Vec::new() };
     drop(loaded.disk);
-    let mut index = DiskIndex::create(&OsDisk, &path, identity, limits::INDEX_CACHE_BYTES_DEFAULT).unwrap();
+    let mut index = DiskIndex::create(&OsDisk, &path, identity, &FileOptions::default()).unwrap();
     index.flush(&changes, &loaded.meta).unwrap();
     index.close().unwrap();
 }
