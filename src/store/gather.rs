@@ -258,7 +258,7 @@ fn check_fresh(rollout: &Rollout, column: &Column, step: u64, kl_version: u64) -
                 let (age, version) = (staleness.age, rollout.ref_version());
                 return Err(Error::invalid(format!(
                     "rollout {id}: old_logps of version {version} and age {age} are not fresh at step {step}; compute them \
-                     (plan_for), or gather with Stale::Allow"
+                     (plan_for), or gather with stale ones allowed"
                 ))
                 .of(id));
             }
@@ -268,7 +268,7 @@ fn check_fresh(rollout: &Rollout, column: &Column, step: u64, kl_version: u64) -
             if let Some(version) = info.and_then(|info| info.version).filter(|version| *version != kl_version) {
                 return Err(Error::invalid(format!(
                     "rollout {id}: kl_ref_logps are of version {version}, the current one is {kl_version}; compute them \
-                     (plan_kl_ref_for), or gather with Stale::Allow"
+                     (plan_kl_ref_for), or gather with stale ones allowed"
                 ))
                 .of(id));
             }

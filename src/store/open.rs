@@ -208,7 +208,7 @@ fn stored_options(options: &Options, manifest: Option<&Manifest>) -> Result<Stor
     let last = manifest.map(|manifest| manifest.options);
     let window = options.window.or(last.map(|last| last.window)).ok_or_else(|| {
         Error::invalid(
-            "a new store needs a window: for how many steps do old logps count as fresh? call options().window(n)",
+            "a new store needs a window: for how many steps do old logps count as fresh? open it with a window",
         )
     })?;
     let or_last = |given: Option<u64>, last: Option<u64>, default: u64| given.or(last).unwrap_or(default);
@@ -251,7 +251,8 @@ fn start_of(identity: &[u8]) -> impl std::fmt::Display {
 fn check_resumed(options: &Options, state: &State) -> Result<()> {
     match (options.resume_step, state.clock) {
         (Some(step), Some(clock)) if step < clock => Err(Error::invalid(format!(
-            "store is at step {clock}, the trainer resumes at {step}; restore a checkpoint, or rewind({step}, Keep | Drop)"
+            "store is at step {clock}, the trainer resumes at {step}; restore a checkpoint, or rewind to step \
+                 {step} and keep or drop what came after"
         ))),
         _ => Ok(()),
     }

@@ -68,7 +68,8 @@ impl Rules {
         let Some(clock) = clock else { return Ok(()) };
         if step.saturating_add(self.step_skew) < clock {
             return Err(Error::invalid(format!(
-                "store is at step {clock}, call gave {step}; restore a checkpoint, or rewind({step}, Keep | Drop)"
+                "store is at step {clock}, call gave {step}; restore a checkpoint, or rewind to step \
+                 {step} and keep or drop what came after"
             )));
         }
         self.check_jump(clock, step, "step")

@@ -255,6 +255,9 @@ impl<'b, 's> Stage<'b, 's> {
                 let checked = self.core.rules.check_created(clock, prepared.entry.created_step);
                 return checked.map_err(|error| error.of(id));
             }
+            Standing::Live(_) if self.staged.changes.0.get(id).is_some() => {
+                "stands in this batch already; give each rollout an id of its own, or replace it"
+            }
             Standing::Live(_) => "is live; retire or replace it first",
             Standing::Open(_) => "is an open partial rollout; finish or abandon it first",
         };

@@ -367,6 +367,7 @@ impl Answer {
             return out.line(text.trim_end()).map(|()| Verdict::Sound);
         }
         let told = text.split("\n\nUsage:").next().unwrap_or_default();
+        let told = told.split("\n\nFor more information").next().unwrap_or_default();
         let told = told.strip_prefix("error: ").unwrap_or(told);
         let told = told.split_whitespace().filter(|word| *word != "tip:").collect::<Vec<_>>().join(" ");
         Err(Failure::could_not_look(format!("{told}; see \"rollstore --help\"")))

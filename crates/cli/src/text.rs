@@ -60,6 +60,11 @@ pub(crate) fn count(number: u64) -> String {
     grouped
 }
 
+/// A bound in steps or versions; the greatest number means that there is none.
+pub(crate) fn bound(number: u64) -> String {
+    if number == u64::MAX { "unbounded".to_owned() } else { number.to_string() }
+}
+
 /// `1 checkpoint`, `2 checkpoints`: a count with its noun, whose plural takes an s.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &DiagnoseArgs, out: &mut Output) -> Outcome<Verdict> {
         return Ok(Verdict::Sound);
     }
     let origin = |given: Option<u64>| if given.is_some() { "as given" } else { "as last used" };
-    let (window, lag) = (store.window(), store.max_version_lag());
+    let (window, lag) = (text::bound(store.window()), text::bound(store.max_version_lag()));
     let (window_origin, lag_origin) = (origin(args.at.window), origin(args.lag));
     let Step { step, origin } = at;
     out.line(format_args!(" step {step} ({origin}), window {window} ({window_origin}), lag {lag} ({lag_origin})"))?;

@@ -106,7 +106,7 @@ fn print(store: &RolloutStore, rollout: &Rollout, out: &mut Output) -> Outcome<V
 fn state(store: &RolloutStore, rollout: &Rollout, at: Step) -> String {
     let staleness = rollout.staleness(at.step);
     let flags = super::row::flags(&staleness);
-    let (window, lag) = (store.window(), store.max_version_lag());
+    let (window, lag) = (text::bound(store.window()), text::bound(store.max_version_lag()));
     let Step { step, origin } = at;
     format!("{flags} at step {step} ({origin}), window {window} and lag {lag} (as last used)")
 }

@@ -73,7 +73,7 @@ impl Step {
     /// The step, window and lag that flags are for, each with where it comes from.
     fn words(self, store: &RolloutStore, asked_window: Option<u64>) -> String {
         let Self { step, origin } = self;
-        let (window, lag) = (store.window(), store.max_version_lag());
+        let (window, lag) = (text::bound(store.window()), text::bound(store.max_version_lag()));
         let window_origin = if asked_window.is_some() { "as given" } else { "as last used" };
         format!("step {step} ({origin}), window {window} ({window_origin}), lag {lag} (as last used)")
     }

@@ -92,7 +92,10 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
         ("tokens", count(stats.tokens)),
         ("clock", clock),
         ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
-        ("options", format!("window {}, lag {} (as last used)", stats.window, stats.max_version_lag)),
+        (
+            "options",
+            format!("window {}, lag {} (as last used)", text::bound(stats.window), text::bound(stats.max_version_lag)),
+        ),
         ("cursor", cursor),
         (
             "log",
