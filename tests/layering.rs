@@ -23,7 +23,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("inspect", &["recovery", "state", "log", "index", "format", "disk", "error", "ids", "limits", "reason"]),
 ];
 
-/// Rooms of the tests: each may be entered from everywhere, and none imports anything.
+/// Each may be entered from everywhere, and none imports anything.
 const EVERYWHERE: &[&str] = &["planted", "sync"];
 
 /// Words that may occur in one room alone.
