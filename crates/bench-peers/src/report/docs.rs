@@ -10,6 +10,7 @@ use crate::outcome::Outcome;
 use crate::work::POLICIES;
 
 const METHOD: &str = include_str!("method.md");
+const PROFILE: &str = include_str!("profile.md");
 
 /// The project's folder of documents.
 fn folder() -> PathBuf {
@@ -41,6 +42,7 @@ pub(crate) fn docs(from: &[PathBuf]) -> Outcome {
 /// The whole document.
 pub(super) fn document(results: &Results, plots: &[Plot]) -> String {
     let mut parts = vec![METHOD.trim_end().to_owned(), machine(results), settings(results), bars(results)];
+    parts.push(PROFILE.trim_end().to_owned());
     parts.push(ahead(results));
     parts.push(day(results));
     parts.push(saved(results, plots));
