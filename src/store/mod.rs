@@ -35,7 +35,6 @@ mod reserve;
 mod restore;
 pub(crate) mod retirement;
 mod rewind;
-pub(crate) mod rules;
 mod scans;
 mod snapshot;
 mod stage;

@@ -1,0 +1,85 @@
+//! `rollstore report`: a store as one page with charts, or the same figures as JSON.
+//!
+//! Always true:
+//! - H1. The page is complete in itself: it loads nothing.
+//! - H2. Its file is there as a whole or not at all, and never within a store.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rollstore::inspect::{self, Report};
+use serde_json::{Value, json};
+
+use super::segments;
+use crate::args::ReportArgs;
+use crate::exit::{Failure, Outcome, Verdict, note};
+use crate::findings;
+use crate::output::Output;
+use crate::page;
+use crate::text;
+
+pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Outcome<Verdict> {
+    let target = args.output.as_deref().map(|path| Target::new(path, &args.store)).transpose()?;
+    let report = inspect::report(&args.store)?;
+    let json = as_json(&args.store, &report);
+    if args.json {
+        out.json(&json)?;
+    }
+    if let Some(target) = target {
+        let page = page::of(&json);
+        target.write(page.as_bytes())?;
+        if !args.json {
+            out.line(format_args!(" {} written, {}", text::path(target.path), text::bytes(page.len() as u64)))?;
+        }
+    }
+    if report.damage.is_empty() {
+        return Ok(Verdict::Sound);
+    }
+    let places = text::counted(report.damage.len() as u64, "place");
+    note(&format!("{places} could not be read; the report names each"));
+    Ok(Verdict::Damaged)
+}
+
+fn as_json(store: &Path, report: &Report) -> Value {
+    let Report { buffer, drift, past, segments, damage } = report;
+    json!({
+        "store": text::path(store),
+        "buffer": buffer,
+        "past": past,
+        "drift": drift,
+        "segments": segments.segments.iter().map(|segment| segments::as_json(segment, segments.clock)).collect::<Vec<_>>(),
+        "damage": findings::as_json(store, damage),
+    })
+}
+
+/// Where the page goes.
+struct Target<'a> {
+    path: &'a Path,
+    folder: PathBuf,
+}
+
+impl<'a> Target<'a> {
+    /// Refuses a place within the store before anything is read.
+    fn new(path: &'a Path, store: &Path) -> Outcome<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = fs::canonicalize(folder).map_err(|error| Failure::io("write to", folder, &error))?;
+        if fs::canonicalize(store).is_ok_and(|store| folder.starts_with(store)) {
+            let why = "is within the store, which is left as it is; name another place";
+            return Err(Failure::could_not_look(format!("{} {why}", text::path(path))));
+        }
+        Ok(Self { path, folder })
+    }
+
+    /// Under a temporary name first: a page that was there before stays whole until the new one is.
+    fn write(&self, page: &[u8]) -> Outcome {
+        let failed = |error: std::io::Error| Failure::io("write", self.path, &error);
+        // As any program makes files; what the user masks out is masked out.
+        let permissions = Permissions::from_mode(0o666);
+        let mut builder = tempfile::Builder::new();
+        let mut file = builder.permissions(permissions).tempfile_in(&self.folder).map_err(failed)?;
+        file.write_all(page).map_err(failed)?;
+        file.persist(self.path).map(drop).map_err(|error| failed(error.error))
+    }
+}
