@@ -87,7 +87,9 @@ fn report_on(disk: &dyn Disk, dir: &Path) -> Result<Report> {
     damage.extend(segments.damage.iter().cloned());
     let mut told: Vec<Finding> = Vec::new();
     for finding in damage {
-        if !told.contains(&finding) {
+        // Who reads an array and who reads the log tell of one place in words of their own.
+        let place = |finding: &Finding| (finding.damage.file.clone(), finding.damage.offset);
+        if told.iter().all(|other| place(other) != place(&finding)) {
             told.push(finding);
         }
     }

@@ -9,13 +9,14 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rollstore::inspect::{self, Report};
-use serde_json::{Value, json};
+use rollstore::inspect::{self, Buffer, Drift, Past, Report};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::segments;
 use crate::args::ReportArgs;
 use crate::exit::{Failure, Outcome, Verdict, note};
-use crate::findings;
+use crate::findings::{self, FindingJson};
 use crate::output::Output;
 use crate::page;
 use crate::text;
@@ -23,9 +24,10 @@ use crate::text;
 pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Outcome<Verdict> {
     let target = args.output.as_deref().map(|path| Target::new(path, &args.store)).transpose()?;
     let report = inspect::report(&args.store)?;
-    let json = as_json(&args.store, &report);
+    let json = serde_json::to_string(&ReportJson::new(&args.store, &report))
+        .map_err(|error| Failure::could_not_look(format!("could not write the report as JSON: {error}")))?;
     if args.json {
-        out.json(&json)?;
+        out.line(&json)?;
     }
     if let Some(target) = target {
         let page = page::of(&json);
@@ -42,16 +44,31 @@ pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Outcome<Verdict> {
     Ok(Verdict::Damaged)
 }
 
-fn as_json(store: &Path, report: &Report) -> Value {
-    let Report { buffer, drift, past, segments, damage } = report;
-    json!({
-        "store": text::path(store),
-        "buffer": buffer,
-        "past": past,
-        "drift": drift,
-        "segments": segments.segments.iter().map(|segment| segments::as_json(segment, segments.clock)).collect::<Vec<_>>(),
-        "damage": findings::as_json(store, damage),
-    })
+/// A report as JSON: the interface of `report --json`, and what the page draws. Serialised as it is, since a JSON value in
+/// between would keep every f32 as the f64 that it equals.
+#[derive(Serialize)]
+struct ReportJson<'a> {
+    store: String,
+    buffer: Option<&'a Buffer>,
+    past: &'a Past,
+    drift: Option<&'a Drift>,
+    segments: Vec<Value>,
+    damage: Vec<FindingJson<'a>>,
+}
+
+impl<'a> ReportJson<'a> {
+    fn new(store: &Path, report: &'a Report) -> Self {
+        let Report { buffer, drift, past, segments, damage } = report;
+        let clock = segments.clock;
+        Self {
+            store: text::path(store),
+            buffer: buffer.as_ref(),
+            past,
+            drift: drift.as_ref(),
+            segments: segments.segments.iter().map(|segment| segments::as_json(segment, clock)).collect(),
+            damage: findings::as_json(store, damage),
+        }
+    }
 }
 
 /// Where the page goes.

@@ -16,7 +16,7 @@ function svg(name, attributes = {}, ...children) {
 
 function fill(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
@@ -31,7 +31,7 @@ function bytes(number) {
     size /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? size : size.toFixed(1)} ${units[unit]}`;
+  return `${Number.isInteger(size) ? size : size.toFixed(1)} ${units[unit]}`;
 }
 
 // Each series has a colour and a pattern, so that the colour is never the only sign.
@@ -77,7 +77,8 @@ function ticks(from, to, most, whole) {
  *
  * `series`: [{ name, colour, pattern }]; `bars`: [{ from, name, values }], values in the order of the series; `width`: of a
  * bar, in units of the horizontal axis. `isBeside` draws series next to each other, `isLog` the vertical axis as powers of
- * ten, `marks` are [{ at, name }] of the horizontal axis. `words` writes a value, `place` a place of the horizontal axis.
+ * ten, `marks` are [{ at, name }] of the horizontal axis, which begins at `start` where that is given. `words` writes a
+ * value, `place` a place of the horizontal axis.
  */
 function chart(options) {
   const { id, title, caption, series } = options;
@@ -100,10 +101,10 @@ function swatch({ colour, pattern }) {
 }
 
 function draw(drawing, options, room) {
-  const { bars, series, width, isBeside, isLog, marks = [], words = count, place = count, xLabel, yLabel } = options;
-  const [height, left, right, top, bottom] = [210, 56, 8, 20, 40];
+  const { bars, width, isBeside, isLog, marks = [], words = count, place = count, xLabel, yLabel } = options;
+  const [height, left, right, top, bottom] = [220, 60, 8, marks.length ? 34 : 20, 40];
   const [wide, high] = [room - left - right, height - top - bottom];
-  const edges = [...bars.flatMap((bar) => [bar.from, bar.from + width]), ...marks.map((mark) => mark.at)];
+  const edges = [...(options.start === undefined ? [] : [options.start]), ...bars.flatMap((bar) => [bar.from, bar.from + width]), ...marks.map((mark) => mark.at)];
   const [first, last] = edges.length ? [Math.min(...edges), Math.max(...edges)] : [0, 1];
   const x = (at) => left + ((at - first) / (last - first || 1)) * wide;
   const heights = bars.map((bar) => (isBeside ? Math.max(...bar.values) : sum(bar.values)));
@@ -130,13 +131,12 @@ function draw(drawing, options, room) {
     ...bars.flatMap((bar) => pieces(bar, options, x, y)),
     ...marks.flatMap((mark) => [
       svg("line", { class: "mark", x1: x(mark.at), x2: x(mark.at), y1: top, y2: top + high }),
-      svg("text", { x: x(mark.at) + (x(mark.at) > room * 0.6 ? -5 : 5), y: top + 10, "text-anchor": x(mark.at) > room * 0.6 ? "end" : "start" }, mark.name),
+      svg("text", { x: x(mark.at), y: top - 6, "text-anchor": x(mark.at) > room - 50 ? "end" : "middle" }, mark.name),
     ]),
     ...bars.map((bar) => hit(bar, options, x, top, high)),
   );
   drawing.setAttribute("viewBox", `0 0 ${room} ${height}`);
   drawing.setAttribute("height", height);
-  void series;
 }
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);

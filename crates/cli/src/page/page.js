@@ -44,6 +44,7 @@ function whole({ width, bins }, noun, list, value) {
     bars: bins.map((bin) => ({ from: bin.from, name: span(bin.from, width, noun), values: series.map(([key]) => value(bin, key)) })),
     isWhole: true,
     isMiddle: width === 1,
+    start: list === STATES || noun === "length" ? 0 : undefined,
   };
 }
 
@@ -111,7 +112,7 @@ function gone() {
   if (past.is_complete || buffer === null) return "";
   const { inserted } = buffer.counters;
   return ` The log still tells of ${count(past.total.inserted)} of ${plural(inserted, "insert")} and ` +
-    `${count(past.total.computed)} of ${plural(buffer.counters.computed, "recompute")}: compaction gave back the rest, so bars are lower bounds.`;
+    `${count(past.total.computed)} of ${plural(buffer.counters.computed, "recompute")}: ${damage.length ? "the rest is damaged, or was given back by compaction" : "compaction gave back the rest"}, so bars are lower bounds.`;
 }
 
 function recompute() {
@@ -122,7 +123,7 @@ function recompute() {
   const saved = fixed > 0 && computed <= fixed ? `: ${percent(fixed - computed, fixed)} saved` : "";
   const answer = `The store computed ${plural(computed, "rollout")}; computing all that was live at every ${ordinal(every)} version would have ` +
     `computed ${about} ${count(fixed)}${saved}. ${unit[0].toUpperCase()}${unit.slice(1)}: ${count(past.worst_computed)} instead of ${count(worst)}.`;
-  const list = [["computed", "computed", "blue", 0], ["scheduled", "static schedule (estimate)", "grey", 1]];
+  const list = [["computed", "computed", "blue", 0], ["scheduled", "static schedule (estimate)", "grey", 4]];
   const drawn = whole(past.steps, "step", list, (bin, key) => bin[key]);
   const rows = [["rollouts computed", count(fixed), count(computed), percent(fixed - computed, fixed)],
     [`${unit}, rollouts`, count(worst), count(past.worst_computed), percent(worst - past.worst_computed, worst)]];
@@ -145,7 +146,7 @@ function ends() {
   const all = buffer === null ? past.total.retired : buffer.counters.retired;
   const told = REASONS.filter(([key]) => all[key] > 0).map(([key, name]) => `${count(all[key])} ${name}`);
   const total = sum(Object.values(all));
-  const unused = buffer === null ? "" : ` ${count(buffer.counters.retired_unused)} of them were never asked for.`;
+  const unused = !buffer?.counters.retired_unused ? "" : ` ${count(buffer.counters.retired_unused)} of them were never asked for.`;
   const answer = total === 0 ? "No rollout has left the buffer." : `${plural(total, "rollout")} left the buffer: ${told.join(", ")}.${unused}`;
   return section("ends", "Why did rollouts leave?", answer, chart({
     id: "retired", title: "Rollouts that ended, by step and reason", xLabel: "step", yLabel: "rollouts",
@@ -165,7 +166,7 @@ function differences() {
   const rest = aside.length ? ` Not drawn: ${aside.join(", ")}.` : "";
   const worst = drift.worst.map((rollout) => [
     el("a", { href: `#tokens-${rollout.id}` }, rollout.id), rollout.key ?? "–", count(rollout.token_count), count(rollout.at),
-    value(rollout.difference), real(Math.exp(Number(rollout.difference))), count(rollout.ref_version)]);
+    value(rollout.difference), value(rollout.ratios[rollout.at - rollout.first]), count(rollout.ref_version)]);
   return section("drift", "How far are trainer and sampler apart?", answer, chart({
     id: "differences", title: "Old minus sampler log-prob, by token", xLabel: "difference in nats", yLabel: "tokens, powers of ten", isLog: true,
     width, series: [{ name: "tokens", colour: "blue", pattern: 0 }], place: real, marks: bins.length ? [{ at: 0, name: "equal" }] : [],
@@ -242,7 +243,7 @@ function begin() {
   document.getElementById("asked").textContent = buffer === null ? "The store does not open." :
     `${buffer.clock === null ? `step ${count(buffer.step)}, the newest born, since the trainer has not acted yet` : `step ${count(buffer.step)}`}, ` +
     `window ${count(buffer.window)}, lag ${count(buffer.max_version_lag)}; reference version ${count(buffer.ref_version)}, ` +
-    `KL reference ${count(buffer.kl_ref_version)}; frame ${count(buffer.last_lsn)}`;
+    `KL reference ${count(buffer.kl_ref_version)}; up to LSN ${buffer.last_lsn}`;
   const parts = [damaged(), tiles(), buffer && staleness(), recompute(), ends(), drift && differences(), buffer && lengths(), disk()];
   document.getElementById("main").append(...parts.filter((part) => part));
 }
