@@ -12,7 +12,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cargo_program, install_packages, output, root, run};
+use crate::{cargo_program, install_packages, output, root};
 
 /// The variable that says that nothing can be counted here, and that this is right.
 const NO_COUNTS: &str = "ROLLSTORE_NO_COUNTS";

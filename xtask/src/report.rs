@@ -10,7 +10,7 @@ use crate::python::Environment;
 use crate::{cargo_program, install_packages, output, root, run};
 
 /// What the test needs beside a browser and its driver.
-const PACKAGES: [&str; 2] = ["selenium==4.52.0", "pytest>=8"];
+const PACKAGES: [&str; 2] = ["selenium>=4.27,<5", "pytest>=8"];
 
 /// Builds the program and runs the test of its pages. `arguments` go to pytest.
 pub(crate) fn test(arguments: &[String]) -> Result<(), String> {

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{contents, files, flip, json, marked_store, recorded_trace, replay, run, stderr, stdout};
+use common::{files, flip, json, marked_store, recorded_trace, replay, run, stderr, stdout};
 use rollstore::{Column, NewRollout, Reason, RolloutStore};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -141,7 +141,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser, recorded):
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
         assert min(float(label.value_of_css_property("font-size")[:-2]) for label in browser.find_elements(By.CSS_SELECTOR, "svg text")) >= 12
         # Drawn for the room that there is, not scaled down.
-        box = browser.find_element(By.CSS_SELECTOR, "#ages > svg").get_attribute("viewBox").split()
+        box = browser.find_element(By.CSS_SELECTOR, "#ages > svg").get_dom_attribute("viewBox").split()
         assert float(box[2]) <= 360
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
