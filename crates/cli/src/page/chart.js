@@ -61,7 +61,7 @@ function paint(colour, pattern) {
   return paints.get(id);
 }
 
-/** Round numbers from 0 to a maximum, at most about `most` of them. */
+/** Round numbers of a range, about `most` of them at most. */
 function ticks(from, to, most, whole) {
   const rough = (to - from) / most || 1;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -233,7 +233,7 @@ function disk() {
 
 /** Round sizes: by powers of two. */
 function byteTicks(from, to) {
-  const step = 2 ** Math.ceil(Math.log2(to / 4));
+  const step = Math.max(1, 2 ** Math.ceil(Math.log2(to / 4)));
   return Array.from({ length: Math.floor(to / step) + 1 }, (_, at) => at * step);
 }
 
