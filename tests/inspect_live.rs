@@ -109,3 +109,15 @@ fn two_looks_at_one_store_differ_only_by_what_was_written_between_them() {
         assert!(changed.into_iter().all(|changed| changed.what == "versions_behind"), "{:?}", differences.rollouts);
     });
 }
+
+#[test]
+fn a_report_names_no_damage_and_counts_one_state() {
+    look_beside_a_writer(|run| {
+        let report = inspect::report(run).unwrap();
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
+        let (buffer, drift) = (report.buffer.unwrap(), report.drift.unwrap());
+        let lengths: u64 = buffer.lengths.bins.iter().map(|bin| bin.value.count).sum();
+        assert_eq!((lengths, drift.rollouts + drift.without), (buffer.live, buffer.live));
+        assert!(report.past.total.inserted > 0 && report.past.frames > 0);
+    });
+}

@@ -18,9 +18,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("index", &["format", "disk", "error", "ids", "limits", "reason"]),
     ("state", &["log", "format", "error", "ids", "limits", "reason"]),
     ("recovery", &["state", "log", "index", "format", "disk", "error", "ids", "limits", "reason"]),
+    ("rules", &["index", "format", "error", "ids"]),
     // It only reads, and knows nothing of the store, which offers its reports and repairs by them.
-    ("store", &["inspect", "recovery", "state", "log", "index", "format", "disk", "error", "ids", "limits", "reason"]),
-    ("inspect", &["recovery", "state", "log", "index", "format", "disk", "error", "ids", "limits", "reason"]),
+    (
+        "store",
+        &[
+            "inspect", "rules", "recovery", "state", "log", "index", "format", "disk", "error", "ids", "limits",
+            "reason",
+        ],
+    ),
+    ("inspect", &["rules", "recovery", "state", "log", "index", "format", "disk", "error", "ids", "limits", "reason"]),
 ];
 
 /// Each may be entered from everywhere, and none imports anything.

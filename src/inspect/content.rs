@@ -1,10 +1,13 @@
 //! What the files of a store amount to, read without a lock: the state and the index that an open would come to.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::disk::{Access, Disk, FileSystem};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Location, Lsn, RolloutId};
 use crate::index::FileOptions;
+use crate::log::frame::Frame;
 use crate::log::segment::ReadMode;
 use crate::recovery::{Base, Recovered, Request, Survey, manifests};
 
@@ -35,4 +38,13 @@ fn look(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
     };
     let base = Base::load(&request, &manifest);
     Survey::read(&request, manifest, &base)?.load(&request, base)
+}
+
+/// The frame `lsn` of a rollout, which stands at `at`.
+pub(super) fn frame(store: &Recovered, at: Location, id: RolloutId, lsn: Lsn) -> Result<Frame> {
+    // They ascend, as the manifest lists them.
+    let segment = store.segments.binary_search_by_key(&at.segment, |segment| segment.id).ok();
+    let segment = segment.and_then(|place| store.segments.get(place));
+    let none = || Error::new(ErrorKind::Io, format!("segment {} of rollout {id} is not listed", at.segment));
+    Frame::open(Arc::clone(segment.ok_or_else(none)?), at, id, lsn)
 }

@@ -7,18 +7,16 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::disk::os::OsDisk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::format::entry::Has;
 use crate::format::meta::{ArchivedRolloutMeta, ColumnCode, ColumnRef, RolloutMeta};
 use crate::ids::{Location, Lsn, RolloutId};
 use crate::index::Entry;
 use crate::inspect::content;
 use crate::inspect::verify::Finding;
-use crate::log::frame::Frame;
 use crate::reason::Reason;
 use crate::recovery::Recovered;
 
@@ -182,7 +180,7 @@ fn store_facts(store: &Recovered) -> Facts {
 }
 
 fn rollout_facts(store: &Recovered, entry: &Entry) -> Result<Facts> {
-    let frame = |at: Location, lsn: Lsn| open(store, at, entry.id, lsn);
+    let frame = |at: Location, lsn: Lsn| content::frame(store, at, entry.id, lsn);
     let insert = frame(entry.insert, entry.insert_lsn)?;
     let meta = insert.meta()?;
     let mut facts = Facts::default();
@@ -222,14 +220,6 @@ fn rollout_facts(store: &Recovered, entry: &Entry) -> Result<Facts> {
 fn state_of(store: &Recovered, entry: &Entry) -> Option<String> {
     let lag = store.state.ref_clock.lag(entry.ref_version);
     entry.has.contains(Has::OLD).then(|| lag.map_or_else(|| "abandoned".to_owned(), |lag| lag.to_string()))
-}
-
-fn open(store: &Recovered, at: Location, id: RolloutId, lsn: Lsn) -> Result<Frame> {
-    // They ascend, as the manifest lists them.
-    let segment = store.segments.binary_search_by_key(&at.segment, |segment| segment.id).ok();
-    let segment = segment.and_then(|place| store.segments.get(place));
-    let none = || Error::new(ErrorKind::Io, format!("segment {} of rollout {id} is not listed", at.segment));
-    Frame::open(Arc::clone(segment.ok_or_else(none)?), at, id, lsn)
 }
 
 fn name_of(code: ColumnCode, meta: &ArchivedRolloutMeta) -> String {

@@ -8,6 +8,7 @@ mod diff;
 mod history;
 mod log;
 mod opened;
+mod report;
 mod said;
 mod segments;
 mod verify;
@@ -16,6 +17,10 @@ pub(crate) mod walk;
 pub use diff::{Changed, Differences, RolloutChange, diff};
 pub use history::{Fate, History, HistoryFrame, history};
 pub use log::{Log, LogItem, log};
+pub use report::{
+    Bin, Buffer, BufferCounters, Count, Drift, Histogram, Past, Report, Schedule, States, StepCounts, WORST_ROLLOUTS,
+    WORST_TOKENS, WorstRollout, report,
+};
 pub use said::{LogFrame, Said};
 pub use segments::{SegmentLife, SegmentReport, Segments, segments};
 pub use verify::{Finding, Verification, verify, verify_on};

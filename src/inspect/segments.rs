@@ -96,7 +96,7 @@ pub fn segments(dir: impl AsRef<Path>) -> Result<Segments> {
     segments_on(&OsDisk, dir.as_ref())
 }
 
-fn segments_on(disk: &dyn Disk, dir: &Path) -> Result<Segments> {
+pub(super) fn segments_on(disk: &dyn Disk, dir: &Path) -> Result<Segments> {
     /// A store that is compacted meanwhile may drop a segment between two reads.
     const LOOKS: u32 = 5;
     let mut looks = 1;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::rules::{Rules, Staleness};
 use crate::store::RolloutStore;
-use crate::store::rules::{Rules, Staleness};
 
 /// What an option would have to be for rollouts that nothing else keeps from being fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

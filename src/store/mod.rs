@@ -1,6 +1,6 @@
 //! The store: batches, reads, scans, plans, clocks, checkpoints.
 //!
-//! May touch everything below it. The only room that knows what a window, a plan or a step is.
+//! May touch everything below it. The only room that knows what a batch, a plan or a budget is.
 //!
 //! Always true:
 //! - D1 to D12, the promises of `docs/durability.md`.
@@ -35,7 +35,6 @@ mod reserve;
 mod restore;
 pub(crate) mod retirement;
 mod rewind;
-pub(crate) mod rules;
 mod scans;
 mod snapshot;
 mod stage;

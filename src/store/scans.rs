@@ -6,9 +6,9 @@
 use crate::error::{Error, Result};
 use crate::format::entry::Has;
 use crate::ids::RolloutId;
+use crate::rules::Staleness;
 use crate::store::RolloutStore;
 use crate::store::core::Published;
-use crate::store::rules::Staleness;
 
 impl RolloutStore {
     /// Every live rollout, oldest born first, then by id.

@@ -8,8 +8,8 @@ use crate::index::{Entry, KlEntry};
 use crate::log::event::Incarnation;
 use crate::log::frame::Frame;
 use crate::log::segment::Segment;
+use crate::rules::Rules;
 use crate::store::core::Published;
-use crate::store::rules::Rules;
 use crate::store::view::Rollout;
 
 /// Rollouts that are looked up at a time: what is sent for fits in the fastest caches.

@@ -7,9 +7,9 @@ use crate::format::meta::RolloutMeta;
 use crate::ids::{Lsn, RolloutId};
 use crate::index::Entry;
 use crate::log::frame::{Frame, RawColumn};
+use crate::rules::{Rules, Staleness};
 use crate::store::column::{Ask, Column, ColumnView};
 use crate::store::new_rollout::VersionSpan;
-use crate::store::rules::{Rules, Staleness};
 use crate::store::snapshot::Part;
 
 /// A view of one rollout. Arrays are read where they lie: slices borrow from the mapped segment, which stays mapped as

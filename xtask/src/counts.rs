@@ -12,7 +12,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cargo_program, output, root, run, runs};
+use crate::{cargo_program, install_packages, output, root};
 
 /// The variable that says that nothing can be counted here, and that this is right.
 const NO_COUNTS: &str = "ROLLSTORE_NO_COUNTS";
@@ -151,17 +151,7 @@ fn valgrind() -> Result<String, String> {
     if let Ok(version) = version() {
         return Ok(version);
     }
-    let apt = |arguments: &[&str]| {
-        let is_root = output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-        let mut command = Command::new(if is_root { "apt-get" } else { "sudo" });
-        command.args(if is_root { &[][..] } else { &["--non-interactive", "apt-get"] });
-        run(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    if runs(Command::new("apt-get").arg("--version")) {
-        let install = ["install", "--yes", "--no-install-recommends", "valgrind"];
-        // The list of packages may be missing or old.
-        let _ = apt(&install).or_else(|_| apt(&["update"]).and_then(|()| apt(&install)));
-    }
+    install_packages(&["valgrind"]);
     version().map_err(|_| {
         format!("valgrind is not here and could not be installed; install it, or set {NO_COUNTS}=1 to count nothing")
     })

@@ -8,6 +8,7 @@ mod counts;
 mod coverage;
 mod filesystems;
 mod python;
+mod report;
 mod trl;
 
 use std::env;
@@ -18,6 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask test-python [ARGUMENTS OF PYTEST]
        cargo xtask test-trl [ARGUMENTS OF PYTEST]
+       cargo xtask test-report [ARGUMENTS OF PYTEST]
        cargo xtask bench-python
        cargo xtask bench-python-peers [--quick] [--save]
        cargo xtask bench [--quick] [--save] [BENCH ...]
@@ -39,6 +41,9 @@ test-trl
       Builds the Python package and tests its trainer for TRL with the real torch, transformers, accelerate and trl, on the CPU,
       in another environment under target/: about 600 MB are installed once. It fails where it cannot install; on Linux
       it takes a C compiler and readelf, too. ROLLSTORE_TRL names another version of trl than the one that is known to do.
+test-report
+      Opens the pages of \"rollstore report\" in chromium, headless, and checks what is drawn. It installs chromium and its
+      driver by apt-get where they are missing, and fails where it cannot.
 bench-python
       Builds the Python package as it is released and prints what its calls cost, as ratios.
 bench-python-peers
@@ -73,6 +78,7 @@ fn main() -> ExitCode {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
         Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
         Some("test-trl") => trl::test(&arguments.collect::<Vec<_>>()),
+        Some("test-report") => report::test(&arguments.collect::<Vec<_>>()),
         Some("bench-python") => python::bench(),
         Some("bench-python-peers") => python::bench_peers(&arguments.collect::<Vec<_>>()),
         Some("bench") => bench::run_benches(&arguments.collect::<Vec<_>>()),
@@ -181,6 +187,21 @@ fn output(command: &mut Command) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Asks the system's package installer for packages; whoever needs them looks whether they came.
+fn install_packages(packages: &[&str]) {
+    let apt = |arguments: &[&str]| {
+        let is_root = output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+        let mut command = Command::new(if is_root { "apt-get" } else { "sudo" });
+        command.args(if is_root { &[][..] } else { &["--non-interactive", "apt-get"] });
+        run(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    if runs(Command::new("apt-get").arg("--version")) {
+        let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
+        // The list of packages may be missing or old.
+        let _ = apt(&install).or_else(|_| apt(&["update"]).and_then(|()| apt(&install)));
+    }
 }
 
 fn cargo_program() -> std::ffi::OsString {

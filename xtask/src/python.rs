@@ -30,7 +30,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let package = root().join("python");
-    let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
+    let environment = Environment::prepare(&root().join("target").join("python-tests"), &PACKAGES)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     let wheel = wheel(&environment, &package)?;
@@ -64,7 +64,7 @@ fn wheel(environment: &Environment, package: &Path) -> Result<PathBuf, String> {
 /// Builds the package as it is released, and prints what its calls cost as ratios.
 pub(crate) fn bench() -> Result<(), String> {
     let package = root().join("python");
-    let environment = Environment::prepare(&root().join("target").join("python-tests"))?;
+    let environment = Environment::prepare(&root().join("target").join("python-tests"), &PACKAGES)?;
     run(environment.command("maturin").args(["develop", "--release"]).current_dir(&package))?;
     run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
 }
@@ -103,10 +103,10 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Makes the environment, or takes the one of an earlier run where the packages are still the same.
-    fn prepare(dir: &Path) -> Result<Self, String> {
+    pub(crate) fn prepare(dir: &Path, packages: &[&str]) -> Result<Self, String> {
         let environment = Self { dir: dir.to_owned() };
         let stamp = dir.join("packages");
-        let wanted = PACKAGES.join("\n");
+        let wanted = packages.join("\n");
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(environment);
         }
@@ -118,11 +118,11 @@ impl Environment {
             run(Command::new("uv").args(["venv", "--quiet", "--python"]).arg(&python).arg(dir))?;
             let mut install = Command::new("uv");
             install.args(["pip", "install", "--quiet", "--python"]).arg(environment.program("python"));
-            run(install.args(PACKAGES))?;
+            run(install.args(packages))?;
         } else {
             run(Command::new(&python).args(["-m", "venv"]).arg(dir))?;
             let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-            run(environment.command("python").args(install).args(PACKAGES))?;
+            run(environment.command("python").args(install).args(packages))?;
         }
         fs::write(&stamp, wanted).map_err(|error| format!("could not write {}: {error}", stamp.display()))?;
         Ok(environment)

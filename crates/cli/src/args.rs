@@ -19,7 +19,7 @@ use crate::output::Output;
 
 pub use at::AtArgs;
 pub use filter::{Filter, Span};
-pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, SegmentOrder, SegmentsArgs};
+pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, ReportArgs, SegmentOrder, SegmentsArgs};
 pub use period::Period;
 pub use table::{RolloutColumn, RolloutOrder};
 
@@ -100,6 +100,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Say why rollouts are not fresh, and which option would change that
     Diagnose(DiagnoseArgs),
+    /// Make a page with charts of a store: staleness, recomputes, ends, differences, disk
+    Report(ReportArgs),
     /// Show the sweeps whose progress is stored, and how far each has come
     Sweeps(SweepsArgs),
     /// Check every byte of a store or checkpoint, read-only, also beside a running trainer

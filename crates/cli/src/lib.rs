@@ -14,6 +14,7 @@ mod commands;
 mod exit;
 mod findings;
 mod output;
+mod page;
 mod program;
 mod replay;
 mod text;
@@ -57,6 +58,7 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Segments(args) => commands::segments::run(args, out),
         Command::Diff(args) => commands::diff::run(args, out),
         Command::Diagnose(args) => commands::diagnose::run(args, out),
+        Command::Report(args) => commands::report::run(args, out),
         Command::Sweeps(args) => commands::sweeps::run(args, out),
         Command::Verify(args) => commands::verify::run(args, out),
         Command::Repair(args) => upkeep::repair::run(args, out),

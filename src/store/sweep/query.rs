@@ -9,9 +9,9 @@ use crate::format::entry::EntryKind;
 use crate::format::manifest::SweepPosition;
 use crate::ids::Lsn;
 use crate::index::Entry;
+use crate::rules::Rules;
 use crate::state::State;
 use crate::store::core::Published;
-use crate::store::rules::Rules;
 
 /// Which rollouts a [`Sweep`](crate::Sweep) computes, at the step that it is run at.
 ///

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use clap_complete::Shell;
 
 use super::{AtArgs, Span};
@@ -73,6 +73,23 @@ options, the cursor and counters; for what could not be compared kind \"damaged\
 found, rollouts. No line: they are equal.
 
 Exit code: 0 equal, 1 different or in part damaged, 2 could not look.";
+
+const REPORT_HELP: &str = "\
+Examples:
+  rollstore report run/rollouts -o run.html
+  rollstore report run/rollouts --json | jq .past.schedule
+
+The page is one file that loads nothing: it can be opened, mailed and kept. A file of that name is replaced as a whole. The log \
+and the log-probs of every live rollout are read; a trainer may be writing meanwhile.
+
+The JSON object: store, buffer (live rollouts: the figures of \"rollstore stat --json\", fresh, and histograms: ages and lags \
+by state, lengths), past (what the log still tells: total, steps, and schedule, an estimate of a static schedule), drift \
+(old minus sampler log-probs: differences, and the worst rollouts with their tokens), segments (as in \"rollstore segments \
+--json\") and damage (as the findings of \"rollstore verify --json\"). A histogram is {width, bins: [{from, ...}]}, bins that hold \
+nothing left out. buffer and drift are null where the store does not open. past.is_complete is false where the log does not \
+tell of all that the store has counted.
+
+Exit code: 0 sound, 1 damage was met and told in the report, 2 could not look or write.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -174,6 +191,20 @@ pub struct DiffArgs {
     /// Directory of the one to compare it with
     pub b: PathBuf,
     /// Print one JSON object a difference
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP, group(ArgGroup::new("form").required(true).multiple(true).args(["output", "json"])))]
+pub struct ReportArgs {
+    /// Directory of a store or checkpoint
+    pub store: PathBuf,
+    /// Write the page to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print the figures as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -17,6 +17,7 @@ pub(crate) mod group;
 pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod ls;
+pub(crate) mod report;
 mod row;
 pub(crate) mod segments;
 pub(crate) mod stat;

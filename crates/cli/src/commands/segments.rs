@@ -76,7 +76,7 @@ fn range(range: Option<&RangeInclusive<u64>>) -> String {
     range.map_or_else(|| "-".to_owned(), |range| format!("{}..{}", range.start(), range.end()))
 }
 
-fn as_json(segment: &SegmentReport, clock: Option<u64>) -> Value {
+pub(super) fn as_json(segment: &SegmentReport, clock: Option<u64>) -> Value {
     let first = |range: &Option<RangeInclusive<u64>>| range.as_ref().map(|range| *range.start());
     let last = |range: &Option<RangeInclusive<u64>>| range.as_ref().map(|range| *range.end());
     json!({
