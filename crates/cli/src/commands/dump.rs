@@ -22,7 +22,7 @@ pub(crate) fn run(args: &DumpArgs, out: &mut Output) -> Outcome<Verdict> {
             let left_out = if damaged > 0 { format!(", {damaged} left out as damaged") } else { String::new() };
             out.line(out.bold(&format!(" {}", text::path(path))))?;
             out.line(format_args!(" dumped     {}{left_out}", text::counted(rows, "rollout")))?;
-            out.line(format_args!(" checksum   {crc32:08x}"))?;
+            out.line(format_args!(" checksum   {crc32:#010x}"))?;
             dumped
         }
     };

@@ -92,7 +92,7 @@ impl DumpFile {
             Found::Safetensors => Box::new(self.told(safetensors::read::Tensors::new(file, &self.mark))?),
         };
         let path = self.path.clone();
-        Ok(Box::new(rows.map(move |row| row.map_err(|what| refused(&path, &what)))))
+        Ok(Box::new(rows.fuse().map(move |row| row.map_err(|what| refused(&path, &what)))))
     }
 
     fn told<T>(&self, result: Result<T, String>) -> Outcome<T> {

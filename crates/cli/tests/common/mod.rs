@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
 
+pub(crate) mod rich;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
