@@ -54,6 +54,11 @@ pub(crate) fn json_lines(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).expect("a JSON value")).collect()
 }
 
+/// The rollouts of a list or a dump: one JSON object a line, without the mark of a dump.
+pub(crate) fn rollout_lines(output: &Output) -> Vec<Value> {
+    json_lines(output).into_iter().filter(|line| line.get("id").is_some()).collect()
+}
+
 /// The recorded run in the repository.
 pub(crate) fn recorded_trace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/grpo_tiny.jsonl.gz")
