@@ -3,6 +3,8 @@
 //! `cargo bench -p rollstore-cli --bench dump -- [ROLLOUTS [ROUNDS [FOLDER]]]`; 100,000 rollouts of 30 KB, three rounds, and the
 //! system's temporary folder unless given. It needs room for the store three times.
 
+#![allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -148,20 +148,17 @@ impl Layout {
     fn add(&mut self, rollout: &Rollout, cells: Vec<(Which, Cell<'_>)>) -> Outcome {
         for (which, cell) in cells {
             let key = (which, cell.values.dtype());
-            let place = match self.places.get(&key) {
-                Some(place) => *place,
-                None => {
-                    if self.fields.len() == FIELDS_MAX {
-                        return Err(Failure::could_not_look(format!(
-                            "the rollouts have more than {FIELDS_MAX} different columns, the limit of this format; choose \
-                             some with --columns, or use --format jsonl"
-                        )));
-                    }
-                    self.fields.push(Field::new(key.0.clone(), key.1, String::new()));
-                    self.places.insert(key, self.fields.len() - 1);
-                    self.fields.len() - 1
-                }
-            };
+            let place = self.places.get(&key).copied().unwrap_or(self.fields.len());
+            if place == FIELDS_MAX {
+                return Err(Failure::could_not_look(format!(
+                    "the rollouts have more than {FIELDS_MAX} different columns, the limit of this format; choose some with \
+                     --columns, or use --format jsonl"
+                )));
+            }
+            if place == self.fields.len() {
+                self.fields.push(Field::new(key.0.clone(), key.1, String::new()));
+                self.places.insert(key, place);
+            }
             let field = &mut self.fields[place];
             field.rows += 1;
             field.values += cell.values.len() as u64;

@@ -169,6 +169,7 @@ mod hex {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
 
+    #[expect(clippy::ref_option, reason = "the shape that serde calls it by")]
     pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&crate::text::hex(bytes.as_deref().unwrap_or_default()))
     }

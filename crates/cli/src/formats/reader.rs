@@ -89,7 +89,7 @@ impl DumpFile {
         let rows: Box<dyn Iterator<Item = Result<Row, String>>> = match self.format {
             Found::Jsonl => Box::new(jsonl::read::Lines::new(BufReader::with_capacity(1 << 20, file))),
             Found::Parquet => Box::new(self.told(parquet::read::Batches::new(file, &self.mark))?),
-            Found::Safetensors => Box::new(self.told(safetensors::read::Tensors::new(file, &self.mark))?),
+            Found::Safetensors => Box::new(self.told(safetensors::read::Tensors::new(&file, &self.mark))?),
         };
         let path = self.path.clone();
         Ok(Box::new(rows.fuse().map(move |row| row.map_err(|what| refused(&path, &what)))))

@@ -5,7 +5,7 @@
 use rollstore::{ColumnInfo, ErrorKind, Rollout, RolloutId, RolloutStore};
 
 use super::view::RolloutJson;
-use crate::exit::{Outcome, note};
+use crate::exit::{Failure, Outcome, note};
 
 /// What is dumped.
 #[derive(Debug)]
@@ -36,6 +36,16 @@ impl Source<'_> {
                 Ok(Found::Damaged(error.to_string()))
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A rollout that was there before.
+    pub(super) fn again(&self, id: RolloutId) -> Outcome<Box<Rollout>> {
+        match self.get(id)? {
+            Found::Rollout(rollout) => Ok(rollout),
+            Found::Gone | Found::Damaged(_) => Err(Failure::could_not_look(format!(
+                "rollout {id} could be read and now cannot; dump the rollouts again"
+            ))),
         }
     }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rollstore::{Durability, Options, RolloutStore};
+use rollstore::{Durability, Options, RolloutId, RolloutStore};
 
 use super::contents;
 use crate::args::LoadArgs;
@@ -65,7 +65,7 @@ fn is_new(store: &Path) -> Outcome<bool> {
 
 fn options() -> Options {
     // What is loaded counts when all of it is there: it is synced once, at the end.
-    let durability = Durability::Buffered { max_delay: Duration::from_secs(3600) };
+    let durability = Durability::Buffered { max_delay: Duration::from_hours(1) };
     RolloutStore::options().background_compaction(false).durability(durability)
 }
 
@@ -98,7 +98,7 @@ fn load_into(files: &[DumpFile], newest: &StoreMark, path: &Path) -> Outcome<Rol
             newest.words()
         )));
     }
-    let live: HashSet<u64> = store.ids().into_iter().map(|id| id.get()).collect();
+    let live: HashSet<u64> = store.ids().into_iter().map(RolloutId::get).collect();
     check_ids(files, live, path)?;
     load(files, &store)?;
     store.close()?;

@@ -17,10 +17,8 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The bytes of a footer before the digits of the checksum: the name, and a string of eight bytes as the footer's encoding
 /// begins it.
 fn digits_start() -> Vec<u8> {
-    const FIELD_OF_BYTES: u8 = 0x18;
-    let mut start = seal::NAME.as_bytes().to_vec();
-    start.extend([FIELD_OF_BYTES, seal::DIGITS as u8]);
-    start
+    const STRING_OF_EIGHT: [u8; 2] = [0x18, 8];
+    [seal::NAME.as_bytes(), &STRING_OF_EIGHT].concat()
 }
 
 /// Where the digits stand in a footer: behind the last such bytes, since what a footer says of columns comes before.

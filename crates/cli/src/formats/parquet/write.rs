@@ -21,7 +21,7 @@ use super::super::file::{File, OutputFile};
 use super::super::layout::{Cell, Layout};
 use super::super::mark::{Mark, StoreMark};
 use super::super::meter::Meter;
-use super::super::source::{Found, Source};
+use super::super::source::Source;
 use super::super::{Dumped, seal};
 use super::{MARK, digits_in, schema};
 use crate::args::Compression;
@@ -45,11 +45,7 @@ pub(in super::super) fn write(source: &Source<'_>, compression: Compression, to:
     let meter = Meter::new("writing", rows);
     let mut batch = Batch::new(&layout);
     for (done, id) in (1..).zip(&layout.rows) {
-        let Found::Rollout(rollout) = source.get(*id)? else {
-            return Err(Failure::could_not_look(format!(
-                "rollout {id} went away while it was dumped; dump them again"
-            )));
-        };
+        let rollout = source.again(*id)?;
         batch.push(&rollout, &layout.cells(source, &rollout)?);
         if batch.bytes >= BATCH_BYTES || done == rows {
             let full = std::mem::replace(&mut batch, Batch::new(&layout));
@@ -186,7 +182,7 @@ impl Batch {
 
     fn finish(mut self, layout: &Layout) -> Result<RecordBatch, arrow_schema::ArrowError> {
         let [id, group, created, born, ref_version, kl_ref_version] =
-            self.numbers.each_mut().map(|builder| builder.finish());
+            self.numbers.each_mut().map(UInt64Builder::finish);
         let spans: Vec<ArrayRef> = vec![
             Arc::new(PrimitiveArray::<UInt64Type>::from(self.span_versions)),
             Arc::new(PrimitiveArray::<UInt32Type>::from(self.span_tokens)),

@@ -59,7 +59,7 @@ fn parse(header: &[u8]) -> Result<Metadata, String> {
 #[derive(Debug)]
 pub(in super::super) struct Tensors {
     fields: Vec<Field>,
-    tensors: HashMap<Part, Tensor>,
+    parts: HashMap<Part, Tensor>,
     left: u64,
     row: u64,
 }
@@ -74,13 +74,13 @@ struct Tensor {
 }
 
 impl Tensors {
-    pub(in super::super) fn new(file: File, mark: &Mark) -> Result<Self, String> {
+    pub(in super::super) fn new(file: &File, mark: &Mark) -> Result<Self, String> {
         let len = file.metadata().map_err(|error| error.to_string())?.len();
-        let header = header(&file, len)?;
+        let header = header(file, len)?;
         let data = LENGTH_BYTES + header.len() as u64;
         let metadata = parse(&header)?;
         let fields = mark.fields()?;
-        let mut tensors = HashMap::new();
+        let mut found = HashMap::new();
         for part in parts(fields.len()) {
             let name = part.name(&fields);
             let Some(info) = metadata.info(&name) else { continue };
@@ -99,9 +99,9 @@ impl Tensors {
             if part.is_offsets() && tensor.number()? != 0 {
                 return Err(format!("tensor {} does not begin with 0", tensor.name));
             }
-            tensors.insert(part, tensor);
+            found.insert(part, tensor);
         }
-        Ok(Self { fields, tensors, left: mark.rows, row: 0 })
+        Ok(Self { fields, parts: found, left: mark.rows, row: 0 })
     }
 
     fn row(&mut self) -> Result<Row, String> {
@@ -129,7 +129,7 @@ impl Tensors {
     }
 
     fn spans(&mut self) -> Result<Vec<VersionSpan>, String> {
-        let Some(offsets) = self.tensors.get_mut(&Part::SpanOffsets) else { return Ok(Vec::new()) };
+        let Some(offsets) = self.parts.get_mut(&Part::SpanOffsets) else { return Ok(Vec::new()) };
         let count = offsets.next_len()?;
         let versions = self.bytes(Part::SpanVersions, count, 8)?;
         let tokens = self.bytes(Part::SpanTokens, count, 4)?;
@@ -145,8 +145,8 @@ impl Tensors {
         let Field { which, dtype, .. } = self.fields[place].clone();
         let bytes = self.list(Part::Values(place), Part::Offsets(place), dtype.size_bytes() as u64)?;
         let provenance = self.list(Part::Provenance(place), Part::ProvenanceOffsets(place), 1)?;
-        let version = self.tensors.get_mut(&Part::Versions(place)).map(Tensor::number).transpose()?;
-        if let Some(has) = self.tensors.get_mut(&Part::Has(place))
+        let version = self.parts.get_mut(&Part::Versions(place)).map(Tensor::number).transpose()?;
+        if let Some(has) = self.parts.get_mut(&Part::Has(place))
             && has.array::<1>()? == [0]
         {
             return Ok(());
@@ -163,7 +163,7 @@ impl Tensors {
     }
 
     fn required(&mut self, part: Part) -> Result<u64, String> {
-        match self.tensors.get_mut(&part) {
+        match self.parts.get_mut(&part) {
             Some(tensor) => tensor.number(),
             None => Err(format!("there is no tensor {}", part.name(&self.fields))),
         }
@@ -171,14 +171,14 @@ impl Tensors {
 
     /// The next value of a tensor that may be missing, or may have none for a rollout.
     fn optional<const BYTES: usize>(&mut self, value: Part, has: Part) -> Result<Option<[u8; BYTES]>, String> {
-        let value = self.tensors.get_mut(&value).map(Tensor::array).transpose()?;
-        let has = self.tensors.get_mut(&has).map(Tensor::array::<1>).transpose()?;
+        let value = self.parts.get_mut(&value).map(Tensor::array).transpose()?;
+        let has = self.parts.get_mut(&has).map(Tensor::array::<1>).transpose()?;
         Ok(value.filter(|_| has != Some([0])))
     }
 
     /// The next list of a tensor, as long as the offsets say; none where there are no offsets.
     fn list(&mut self, values: Part, offsets: Part, value_bytes: u64) -> Result<Vec<u8>, String> {
-        let Some(offsets) = self.tensors.get_mut(&offsets) else { return Ok(Vec::new()) };
+        let Some(offsets) = self.parts.get_mut(&offsets) else { return Ok(Vec::new()) };
         let len = offsets.next_len()?;
         self.bytes(values, len, value_bytes)
     }
@@ -186,7 +186,7 @@ impl Tensors {
     fn bytes(&mut self, part: Part, len: u64, value_bytes: u64) -> Result<Vec<u8>, String> {
         let name = part.name(&self.fields);
         let mut bytes = vec![0; check_bytes(len.saturating_mul(value_bytes), &name)?];
-        match self.tensors.get_mut(&part) {
+        match self.parts.get_mut(&part) {
             Some(tensor) => tensor.fill(&mut bytes)?,
             None if bytes.is_empty() => {}
             None => return Err(format!("there is no tensor {name}")),

@@ -77,14 +77,17 @@ impl Part {
     /// The type of its values.
     pub(super) fn dtype(self, fields: &[Field]) -> Dtype {
         match self {
-            Self::Ids | Self::CreatedSteps | Self::BornSteps | Self::RefVersions | Self::Groups => Dtype::U64,
-            Self::SpanVersions | Self::Versions(_) => Dtype::U64,
-            Self::KeyOffsets | Self::MetadataOffsets | Self::SpanOffsets => Dtype::I64,
-            Self::Offsets(_) | Self::ProvenanceOffsets(_) => Dtype::I64,
+            _ if self.is_offsets() => Dtype::I64,
+            Self::Ids
+            | Self::CreatedSteps
+            | Self::BornSteps
+            | Self::RefVersions
+            | Self::Groups
+            | Self::SpanVersions
+            | Self::Versions(_) => Dtype::U64,
             Self::Rewards | Self::Advantages => Dtype::F32,
             Self::SpanTokens => Dtype::U32,
             Self::HasGroup | Self::HasReward | Self::HasAdvantage | Self::Has(_) => Dtype::BOOL,
-            Self::Keys | Self::Metadata | Self::Provenance(_) => Dtype::U8,
             Self::Values(field) => match fields[field].dtype {
                 DType::F16 => Dtype::F16,
                 DType::Bf16 => Dtype::BF16,
@@ -94,16 +97,21 @@ impl Part {
                 DType::U8 => Dtype::U8,
                 _ => Dtype::F32,
             },
+            // Texts and bytes.
+            _ => Dtype::U8,
         }
     }
 
     /// Whether it tells where each rollout's values begin: it has one more than there are rollouts, the first of them 0.
     pub(super) fn is_offsets(self) -> bool {
-        match self {
-            Self::KeyOffsets | Self::MetadataOffsets | Self::SpanOffsets => true,
-            Self::Offsets(_) | Self::ProvenanceOffsets(_) => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::KeyOffsets
+                | Self::MetadataOffsets
+                | Self::SpanOffsets
+                | Self::Offsets(_)
+                | Self::ProvenanceOffsets(_)
+        )
     }
 }
 

@@ -10,12 +10,11 @@ use super::super::file::{File, OutputFile};
 use super::super::layout::{Cell, Layout};
 use super::super::mark::{Mark, StoreMark};
 use super::super::meter::Meter;
-use super::super::source::{Found, Source};
+use super::super::source::Source;
 use super::super::{Dumped, seal};
 use super::tensors::{Part, Tensor, tensors};
 use super::{HEADER_BYTES_MAX, LENGTH_BYTES, header_start};
 use crate::exit::{Failure, Outcome};
-use crate::text;
 
 /// Memory for what waits to be written, of all tensors together, in bytes.
 const BUFFERS_BYTES: usize = 64 << 20;
@@ -45,7 +44,7 @@ pub(in super::super) fn write(source: &Source<'_>, to: &mut OutputFile) -> Outco
     let file = to.file();
     let meter = Meter::new("writing", rows);
     for (done, id) in (1..).zip(&layout.rows) {
-        let Found::Rollout(rollout) = source.get(*id)? else { return Err(changed(id)) };
+        let rollout = source.again(*id)?;
         let cells = layout.cells(source, &rollout)?;
         for stream in &mut streams {
             stream.row(&rollout, &cells, file).map_err(failed)?;
@@ -67,13 +66,6 @@ pub(in super::super) fn write(source: &Source<'_>, to: &mut OutputFile) -> Outco
     file.write_all_at(&header_bytes.to_le_bytes(), 0).map_err(failed)?;
     file.write_all_at(header.as_bytes(), LENGTH_BYTES).map_err(failed)?;
     Ok(Dumped { rows, damaged: layout.damaged, crc32 })
-}
-
-fn changed(id: &rollstore::RolloutId) -> Failure {
-    Failure::could_not_look(format!(
-        "rollout {} went away while it was dumped; dump them again",
-        text::escape(&id.to_string())
-    ))
 }
 
 /// The header, with zeros for the checksum: the metadata first, so that the digits lie at one place in every file.
