@@ -68,7 +68,7 @@ fn a_store_that_exists_keeps_its_own_clocks() {
     let clocks = from.clocks();
     from.close().unwrap();
     let error = options().clocks(clocks).open(dir.path().join("from")).unwrap_err();
-    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("has clocks"), "{error}");
+    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("clocks of its own"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! `cargo bench -p rollstore-cli --bench dump -- [ROLLOUTS [ROUNDS [FOLDER]]]`; 100,000 rollouts of 30 KB, three rounds, and the
 //! system's temporary folder unless given. It needs room for the store three times.
 
-#![allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+#![expect(clippy::print_stdout, reason = "what a benchmark prints is its result")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
