@@ -30,9 +30,8 @@ pub(crate) fn run(args: &LoadArgs, out: &mut Output) -> Outcome<Verdict> {
     let is_new = is_new(&args.output)?;
     let store = if is_new { load_new(&files, newest, &args.output)? } else { load_into(&files, newest, &args.output)? };
     out.line(out.bold(&format!(" {}", text::path(&args.output))))?;
-    let rows = files.iter().map(|file| file.mark.rows).sum();
     let from = text::counted(files.len() as u64, "file");
-    out.line(format_args!(" loaded     {} from {from}", text::counted(rows, "rollout")))?;
+    out.line(format_args!(" loaded     {} from {from}", text::counted(rows_of(&files), "rollout")))?;
     out.line(format_args!(" holds      {}", contents(&store)))?;
     let damaged = files.iter().filter(|file| file.mark.damaged > 0);
     damaged.clone().for_each(|file| {
@@ -40,6 +39,11 @@ pub(crate) fn run(args: &LoadArgs, out: &mut Output) -> Outcome<Verdict> {
         note(&format!("{}: {left_out} could not be read when it was dumped", text::path(file.path())));
     });
     Ok(if damaged.count() > 0 { Verdict::Damaged } else { Verdict::Sound })
+}
+
+/// Rollouts of all files, as their marks say.
+fn rows_of(files: &[DumpFile]) -> u64 {
+    files.iter().fold(0, |rows, file| rows.saturating_add(file.mark.rows))
 }
 
 /// Where the store stood that was dumped last; every file's versions must mean the same there.
@@ -107,17 +111,15 @@ fn load_into(files: &[DumpFile], newest: &StoreMark, path: &Path) -> Outcome<Rol
 
 /// Reads every file once, so that nothing is loaded of files that the store would refuse in part.
 fn check_ids(files: &[DumpFile], mut taken: HashSet<u64>, store: &Path) -> Outcome {
-    let live = taken.len();
     for file in files {
         for row in file.rows()? {
             let id = row?.id;
             if !taken.insert(id) {
                 let what = format!(
-                    "{}: rollout {id} is live in {}, or is in the files twice, and {} more may be; dump without it, or load \
-                     into a new store",
+                    "{}: rollout {id} is live in {}, or stands in the files twice; nothing was loaded: dump without it (--id), or \
+                     load into a new store",
                     text::path(file.path()),
-                    text::path(store),
-                    text::count(live as u64)
+                    text::path(store)
                 );
                 return Err(Failure::could_not_look(what));
             }
@@ -127,7 +129,7 @@ fn check_ids(files: &[DumpFile], mut taken: HashSet<u64>, store: &Path) -> Outco
 }
 
 fn load(files: &[DumpFile], store: &RolloutStore) -> Outcome {
-    let meter = Meter::new("loading", files.iter().map(|file| file.mark.rows).sum());
+    let meter = Meter::new("loading", rows_of(files));
     let mut done = 0;
     for file in files {
         let mut found = 0;
