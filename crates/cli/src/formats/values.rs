@@ -120,8 +120,9 @@ pub(crate) fn each<E>(values: &ColumnView<'_>, mut line: impl FnMut(String) -> R
     }
 }
 
-/// One f32 as text.
+/// One f32 as text for people, who have no use for the bits of a NaN.
 pub(crate) fn float(value: f32) -> String {
+    let value = if value.is_nan() { f32::NAN } else { value };
     name_of(value).map_or_else(|| format!("{value:?}"), Cow::into_owned)
 }
 
