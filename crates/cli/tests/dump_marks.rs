@@ -158,7 +158,7 @@ fn rollouts_that_no_store_takes_are_refused_with_their_place() {
     let dumps = Dumps::new();
     let one = r#"{"id":"1","columns":{"old_logps":{"dtype":"float32","values":[-0.5]}}}"#;
     for (rollouts, rows, told) in [
-        (vec![one, one], 2, "rollout 1 is live"),
+        (vec![one, one], 2, "rollout 1 stands in this batch already"),
         (vec![one], 2, "it holds 1 rollouts, its mark says 2"),
         (vec![one], 0, "it holds 1 rollouts, its mark says 0"),
         (vec![r#"{"id":1}"#], 1, "line 1: invalid type: integer `1`, expected a string"),
