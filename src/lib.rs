@@ -37,6 +37,7 @@
 //! | read one, read many | [`RolloutStore::get`] and [`Rollout`], [`RolloutStore::gather`] |
 //! | ask who is fresh, and why not | [`RolloutStore::needs_recompute`], [`RolloutStore::stale`], [`Rollout::staleness`] |
 //! | learn why nothing is fresh, and what another bound would do | [`RolloutStore::diagnose`], [`RolloutStore::would_recompute`] |
+//! | take rollouts over into a new store, as they are | [`Options::clocks`], [`NewRollout::as_it_stood`] |
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
 //! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
@@ -79,6 +80,7 @@ pub use reason::Reason;
 pub use rules::Staleness;
 pub use store::batch::{Committed, WriteBatch};
 pub use store::budget::Budget;
+pub use store::clocks::{Clocks, VersionLine};
 pub use store::column::{Ask, Column, ColumnValues, ColumnView, LogpKind, Provenance};
 pub use store::column_info::ColumnInfo;
 pub use store::compact::{CompactBudget, Compacted};

@@ -95,7 +95,7 @@ impl VersionClock {
     }
 
     /// What is wrong with a clock that came from disk, if anything is.
-    pub(super) fn defect(&self) -> Option<&'static str> {
+    pub(crate) fn defect(&self) -> Option<&'static str> {
         let ordered = self.lineage.iter().all(|interval| interval.first <= interval.last);
         let apart = self.lineage.windows(2).all(|pair| matches!(pair, [a, b] if a.last < b.first));
         if !ordered || !apart {

@@ -6,8 +6,10 @@
 //! - D1 to D12, the promises of `docs/durability.md`.
 
 pub(crate) mod batch;
+pub(crate) mod brought;
 pub(crate) mod budget;
 mod checkpoint;
+pub(crate) mod clocks;
 mod closer;
 pub(crate) mod column;
 pub(crate) mod column_info;
@@ -182,6 +184,12 @@ impl RolloutStore {
     #[must_use]
     pub fn ref_version_of(&self, label: u64) -> Option<u64> {
         self.core.published.read().state.ref_clock.version_of(label)
+    }
+
+    /// What the store says of its run, as given when it was made; empty where nothing was. Waits for a commit under way.
+    #[must_use]
+    pub fn run_identity(&self) -> Vec<u8> {
+        self.core.writer.lock().manifest.run_identity.clone()
     }
 
     /// The highest step that the trainer itself acted at: by an advance, a weight update or an apply.

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::dtype::DType;
 use crate::ids::RolloutId;
 use crate::limits;
+use crate::store::brought::Stood;
 use crate::store::column::{Column, ColumnValues, Provenance};
 
 /// A run of tokens and the policy version that made them: `(version, token_count)`.
@@ -50,6 +51,8 @@ pub struct NewRollout<'a> {
     pub(crate) provenances: Vec<(Column, Provenance)>,
     pub(crate) version_spans: Vec<VersionSpan>,
     pub(crate) metadata: Vec<u8>,
+    pub(crate) stood: Option<Stood>,
+    pub(crate) first_old: Option<Cow<'a, [f32]>>,
 }
 
 impl<'a> NewRollout<'a> {
@@ -68,6 +71,8 @@ impl<'a> NewRollout<'a> {
             provenances: Vec::new(),
             version_spans: Vec::new(),
             metadata: Vec::new(),
+            stood: None,
+            first_old: None,
         }
     }
 
@@ -183,13 +188,14 @@ impl<'a> NewRollout<'a> {
     pub(crate) fn check(&self) -> Result<()> {
         self.check_columns()
             .and_then(|()| self.check_lengths())
+            .and_then(|()| self.check_first_old())
             .and_then(|()| self.check_spans())
             .and_then(|()| self.check_logps())
             .and_then(|()| self.check_sizes())
             .map_err(|error| error.of(self.id))
     }
 
-    fn refuse(&self, what: impl std::fmt::Display) -> Error {
+    pub(super) fn refuse(&self, what: impl std::fmt::Display) -> Error {
         Error::invalid(format!("rollout {}: {what}", self.id))
     }
 
@@ -288,6 +294,9 @@ impl<'a> NewRollout<'a> {
             if let Some(ColumnValues::F32(logps)) = self.values(&column) {
                 check_logps(self.id, &column, logps, mask)?;
             }
+        }
+        if let Some(first) = &self.first_old {
+            check_logps(self.id, &Column::OldLogps, first, mask)?;
         }
         Ok(())
     }

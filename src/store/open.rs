@@ -15,6 +15,7 @@ use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Base, Recovered, Request, Survey};
 use crate::rules::Rules;
 use crate::state::State;
+use crate::store::clocks::Clocks;
 use crate::store::compact::Compactor;
 use crate::store::core::{Core, Published};
 use crate::store::flusher::{FlushOptions, Flusher};
@@ -86,6 +87,11 @@ pub(crate) fn no_store(dir: &Path) -> Error {
     Error::not_found(format!("{} holds no store", dir.display())).at(dir)
 }
 
+fn has_clocks(dir: &Path) -> Error {
+    Error::invalid(format!("{} holds a store with clocks of its own; only a new one takes others", dir.display()))
+        .at(dir)
+}
+
 fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
     let mapped = match options.reads {
         Reads::Mapped => true,
@@ -102,6 +108,7 @@ fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
 fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Recovered> {
     let (disk, dir) = (request.disk, request.dir);
     let mut manifest = match manifests::newest(disk, dir)? {
+        Some(_) if options.clocks.is_some() => return Err(has_clocks(dir)),
         Some(manifest) => manifest,
         None => create(options, request, owner)?,
     };
@@ -168,6 +175,7 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
     if !options.create {
         return Err(no_store(dir));
     }
+    let state = options.clocks.as_ref().map_or_else(|| Ok(State::new()), Clocks::begin)?;
     let mut manifest = Manifest {
         generation: 1,
         kind: ManifestKind::Live,
@@ -176,13 +184,13 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
         epoch: 0,
         owner: 0,
         lsn_ceiling: limits::LSNS_RESERVED,
-        ref_version_ceiling: limits::VERSIONS_RESERVED,
-        kl_version_ceiling: limits::VERSIONS_RESERVED,
+        ref_version_ceiling: state.ref_clock.next - 1 + limits::VERSIONS_RESERVED,
+        kl_version_ceiling: state.kl_clock.next - 1 + limits::VERSIONS_RESERVED,
         next_segment_id: 1,
         segments: Vec::new(),
         options: stored_options(options, None)?,
         run_identity: options.run_identity.clone().unwrap_or_default(),
-        state: State::new().to_snapshot(),
+        state: state.to_snapshot(),
         compaction: Vec::new(),
     };
     owner.claim(dir, &mut manifest)?;

@@ -9,6 +9,7 @@ use crate::disk::os::OsDisk;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::RolloutStore;
+use crate::store::clocks::Clocks;
 use crate::store::flusher::Flushes;
 use crate::store::owner::LockKind;
 
@@ -71,6 +72,7 @@ pub struct Options {
     pub(crate) background_compaction: bool,
     pub(crate) run_identity: Option<Vec<u8>>,
     pub(crate) resume_step: Option<u64>,
+    pub(crate) clocks: Option<Clocks>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
@@ -98,6 +100,7 @@ impl Options {
             background_compaction: true,
             run_identity: None,
             resume_step: None,
+            clocks: None,
             create: true,
             read_only: false,
             reads: Reads::Auto,
@@ -185,6 +188,13 @@ impl Options {
     /// The step that the trainer resumes at: a store that is further is refused at open instead of at the first call.
     pub fn resume_step(mut self, step: u64) -> Self {
         self.resume_step = Some(step);
+        self
+    }
+
+    /// The clocks with which a new store begins, of the store whose rollouts it takes over; by default no step and version
+    /// 0. Opening a store that exists with them is refused: it has its own.
+    pub fn clocks(mut self, clocks: Clocks) -> Self {
+        self.clocks = Some(clocks);
         self
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) key: Option<String>,
     /// Log-probs that were filled in rather than computed, by their look.
     pub(crate) has_zero_logps: bool,
+    /// Old logps that were computed after those of this insert: a frame of their own.
+    pub(crate) later: Option<Box<Prepared<'a>>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -38,8 +40,9 @@ impl<'a> Prepared<'a> {
         Self::given(EntryKind::Piece, piece)
     }
 
-    fn given(kind: EntryKind, rollout: NewRollout<'a>) -> Result<Self> {
+    fn given(kind: EntryKind, mut rollout: NewRollout<'a>) -> Result<Self> {
         rollout.check()?;
+        let later = rollout.take_later().map(Box::new);
         let has_zero_logps = rollout.has_zero_logps();
         let NewRollout { id, created_step, key, group, reward, advantage, mut columns, provenances, .. } = rollout;
         // Well-known columns first, by code, then the named ones in the order given: the descriptor's order.
@@ -73,7 +76,11 @@ impl<'a> Prepared<'a> {
         let old_versions = rollout.old_spans.iter().map(|(version, _)| *version).collect();
         let kl_version = rollout.kl_version;
         let prepared = Self::of(kind, id, &meta, arrays);
-        Ok(Self { old_versions, kl_version, key, has_zero_logps, ..prepared })
+        let mut prepared = Self { old_versions, kl_version, key, has_zero_logps, later, ..prepared };
+        if let Some(stood) = rollout.stood {
+            stood.tell(&mut prepared);
+        }
+        Ok(prepared)
     }
 
     /// Prepares newly computed log-probs of a rollout.
@@ -83,13 +90,14 @@ impl<'a> Prepared<'a> {
         insert_lsn: Lsn,
         born_step: u64,
         version: u64,
-        logps: Vec<f32>,
+        logps: impl Into<Cow<'a, [f32]>>,
     ) -> Self {
         let column = if kind == EntryKind::KlRefLogps { Column::KlRefLogps } else { Column::OldLogps };
         let kl_version = (kind == EntryKind::KlRefLogps).then_some(version);
         let mut meta = RolloutMeta { kl_version: kl_version.unwrap_or_default(), ..RolloutMeta::default() };
+        let logps = logps.into();
         let has_zero_logps = are_zero(&logps);
-        let values = ColumnValues::F32(Cow::Owned(logps));
+        let values = ColumnValues::F32(logps);
         push_column(&mut meta, &column, &values, None);
         let mut prepared = Self::of(kind, id, &meta, vec![values]);
         prepared.has_zero_logps = has_zero_logps;
@@ -104,7 +112,7 @@ impl<'a> Prepared<'a> {
         let meta = meta::encode_rollout(meta);
         let meta_crc = crc32fast::hash(&meta);
         let (old_versions, kl_version, key) = (Vec::new(), None, None);
-        Self { entry, arrays, meta, meta_crc, old_versions, kl_version, key, has_zero_logps: false }
+        Self { entry, arrays, meta, meta_crc, old_versions, kl_version, key, has_zero_logps: false, later: None }
     }
 
     /// The frame of `entry`, borrowing everything.

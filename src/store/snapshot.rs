@@ -29,6 +29,11 @@ impl Part {
         Ok(Box::new(Self { segment: published.segment(at.segment)?, at, lsn, frame: OnceLock::new() }))
     }
 
+    /// The frame's LSN.
+    pub(crate) fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
     /// The frame, which must be of rollout `id`.
     pub(crate) fn frame(&self, id: RolloutId) -> Result<&Frame> {
         if let Some(frame) = self.frame.get() {

@@ -252,7 +252,8 @@ impl<'b, 's> Stage<'b, 's> {
         let what = match self.standing(id) {
             Standing::Nothing => {
                 let clock = self.staged.state.clock;
-                let checked = self.core.rules.check_created(clock, prepared.entry.created_step);
+                let FrameEntry { created_step, born_step, .. } = prepared.entry;
+                let checked = self.core.rules.check_created(clock, created_step.max(born_step));
                 return checked.map_err(|error| error.of(id));
             }
             Standing::Live(_) if self.staged.changes.0.get(id).is_some() => {
@@ -279,6 +280,9 @@ impl<'b, 's> Stage<'b, 's> {
         let lsn = self.next_lsn;
         let entry = FrameEntry { lsn, insert_lsn: lsn, ref_version, ..prepared.entry };
         self.rollout(prepared, entry);
+        if let Some(later) = &prepared.later {
+            self.rollout(later, FrameEntry { lsn: self.next_lsn, insert_lsn: lsn, ..later.entry });
+        }
         Ok(Outcome::Inserted(lsn))
     }
 

@@ -57,6 +57,12 @@ impl Rollout {
         self.entry.ref_version
     }
 
+    /// The version of the KL reference that made its log-probs; `None` where the rollout has none.
+    #[must_use]
+    pub fn kl_ref_version(&self) -> Option<u64> {
+        self.kl_version
+    }
+
     /// LSN of the insert: the rollout's incarnation.
     #[must_use]
     pub fn insert_lsn(&self) -> Lsn {
@@ -182,6 +188,18 @@ impl Rollout {
             Some(found) => cast(&frame.read(&found)?, &Column::OldLogps, self.entry.id),
             None => Err(self.absent("behaviour logps")),
         }
+    }
+
+    /// Whether the behaviour log-probs are neither the sampler's nor the old ones as they are now: the sampler reported none,
+    /// and the old ones were computed again.
+    #[must_use]
+    pub fn keeps_first_old_logps(&self) -> bool {
+        let in_insert = || self.insert.meta().is_ok_and(|meta| Column::OldLogps.find_in(meta).is_some());
+        let first_lsn = match &self.first_old {
+            Some(part) => Some(part.lsn()),
+            None => in_insert().then_some(self.entry.insert_lsn),
+        };
+        !self.has(&Column::SamplerLogps) && first_lsn.is_some_and(|first| first != self.entry.old_lsn)
     }
 
     /// Whether the rollout has a column.

@@ -13,7 +13,7 @@ use crate::python::{self, Environment};
 use crate::{root, run};
 
 /// The set of versions that is tested. TRL's trainer is subclassed where it promises nothing, so a newer one is a change of its own.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 15] = [
     "torch==2.15.0",
     "transformers==5.24.0",
     "accelerate==1.15.0",
@@ -22,6 +22,12 @@ const PACKAGES: [&str; 10] = [
     // Older versions of trl import it without asking for it.
     "requests>=2",
     "numpy>=1.24",
+    // What reads the dumps of a store.
+    "pyarrow>=21",
+    "pandas>=2.2",
+    "duckdb>=1.3",
+    "safetensors>=0.6",
+    "ml_dtypes>=0.4",
     "pytest>=8",
     "maturin>=1.9,<2",
     "pyright[nodejs]>=1.1.400",
@@ -50,7 +56,7 @@ const CUDA_RUNTIME: &str = "nvidia-cuda-runtime==13.2.86";
 /// Makes the other libraries of CUDA that torch is linked against.
 const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 
-/// Builds the package, runs the tests of `rollstore.trl`, and its example. `extra` goes to pytest, alone then.
+/// Builds the package, runs the tests of `rollstore.trl`, those of dumps by the programs that read them, and its example. `extra` goes to pytest, alone then.
 pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let package = root().join("python");
     let (name, version) = match env::var(TRL) {
@@ -63,7 +69,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let environment = prepare(&root().join("target").join(name), &packages, check)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
-    let all = if extra.is_empty() { &["tests_trl", "tests/test_torch.py"][..] } else { &["tests_trl"] };
+    let all = if extra.is_empty() { &["tests_trl", "tests_dump", "tests/test_torch.py"][..] } else { &["tests_trl"] };
     run(interpreter(&environment).args(["-m", "pytest"]).args(all).args(extra).current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());

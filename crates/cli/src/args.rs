@@ -7,6 +7,7 @@ mod filter;
 mod look;
 mod period;
 mod table;
+mod transfer;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use filter::{Filter, Span};
 pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, ReportArgs, SegmentOrder, SegmentsArgs};
 pub use period::Period;
 pub use table::{RolloutColumn, RolloutOrder};
+pub use transfer::{Compression, DumpArgs, DumpFormat, LoadArgs};
 
 const ABOUT: &str =
     "A crash-safe store for RL rollouts: replay a recorded run against it, look inside, check and repair";
@@ -65,7 +67,7 @@ Exit code: 0 sound, 1 damage or a difference was found, 2 could not look (bad in
 Data goes to standard output, everything else to standard error. NO_COLOR is honoured.
 
 In JSON, ids of rollouts and groups are strings, since many readers keep 53 bits of a number. NaN, Infinity and \
--Infinity are strings of that name. Other numbers are numbers, with the fewest digits that give the same f32 back. \
+-Infinity are strings of that name; a NaN with unusual bits has them behind it: \"NaN(0x7fc00001)\". Other numbers are numbers, with the fewest digits that give the same f32 back. \
 Metadata that is not UTF-8 is {\"hex\": \"...\"}.";
 
 #[derive(Debug, Parser)]
@@ -86,8 +88,10 @@ pub enum Command {
     Ls(LsArgs),
     /// Show one rollout, or the values of one of its columns
     Get(GetArgs),
-    /// Print rollouts with all their columns, as JSON Lines
+    /// Print rollouts with all their columns as JSON Lines, or write them to a Parquet or safetensors file
     Dump(DumpArgs),
+    /// Make a store of what dumps hold, or add it to one
+    Load(LoadArgs),
     /// Show the rollouts of a group, and whether it is complete
     Group(GroupArgs),
     /// Show every frame of one rollout in the log, and what became of each
@@ -236,22 +240,6 @@ pub struct GetArgs {
     #[arg(long)]
     pub tokens: bool,
     /// Print one JSON object; with --tokens, one a token
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Options of `dump`.
-#[derive(Debug, Args)]
-pub struct DumpArgs {
-    /// Directory of a store or checkpoint
-    pub store: PathBuf,
-    /// Which rollouts
-    #[command(flatten)]
-    pub filter: Filter,
-    /// For which step and window.
-    #[command(flatten)]
-    pub at: AtArgs,
-    /// Accepted, since the output is JSON already
     #[arg(long)]
     pub json: bool,
 }

@@ -13,6 +13,7 @@ pub mod args;
 mod commands;
 mod exit;
 mod findings;
+mod formats;
 mod output;
 mod page;
 mod program;
@@ -52,6 +53,7 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Ls(args) => commands::ls::run(args, out),
         Command::Get(args) => commands::get::run(args, out),
         Command::Dump(args) => commands::dump::run(args, out),
+        Command::Load(args) => upkeep::load::run(args, out),
         Command::Group(args) => commands::group::run(args, out),
         Command::History(args) => commands::history::run(args, out),
         Command::Log(args) => commands::log::run(args, out),

@@ -37,6 +37,11 @@ impl Output {
         Self { writer: BufWriter::with_capacity(BUFFER_BYTES, Box::new(RawStdout)), is_styled, is_screen }
     }
 
+    /// The stream itself; what goes wrong with it is told by [`failure`].
+    pub(crate) fn writer(&mut self) -> &mut dyn Write {
+        &mut self.writer
+    }
+
     /// Writes one line.
     pub(crate) fn line(&mut self, line: impl fmt::Display) -> Outcome {
         writeln!(self.writer, "{line}").map_err(|error| failure(&error))
@@ -100,7 +105,8 @@ impl fmt::Debug for Output {
     }
 }
 
-fn failure(error: &io::Error) -> Failure {
+/// Why a write to standard output ended the command.
+pub(crate) fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::ReaderGone,
         _ => Failure::could_not_look(format!("could not write to standard output: {error}")),

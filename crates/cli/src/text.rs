@@ -86,6 +86,20 @@ pub(crate) fn bytes(size_bytes: u64) -> String {
     format!("{size_bytes} B")
 }
 
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+/// The bytes of hexadecimal digits; `None` where they are none.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    rest.is_empty().then(|| bytes.collect()).flatten()
+}
+
 fn push_escaped(escaped: &mut String, text: &str) {
     for character in text.chars() {
         if steers_a_terminal(character) {

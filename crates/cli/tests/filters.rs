@@ -5,7 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{json_lines, rollstore, stderr};
+use common::{rollout_lines, rollstore, stderr};
 use rollstore::{NewRollout, RolloutStore};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ fn store() -> (TempDir, PathBuf) {
 fn listed(command: &str, store: &Path, options: &[&str]) -> Vec<u64> {
     let output = rollstore().arg(command).arg(store).arg("--json").args(options).output().expect("the program starts");
     let id = |row: &serde_json::Value| row["id"].as_str().and_then(|id| id.parse().ok()).expect("an id");
-    json_lines(&output).iter().map(id).collect()
+    rollout_lines(&output).iter().map(id).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{contents, json, json_lines, recorded_trace, rollstore, stderr, stdout};
+use common::{contents, json, json_lines, recorded_trace, rollout_lines, rollstore, stderr, stdout};
 use rollstore::{Budget, Column, NewRollout, Plan, Provenance, Query, Results, RolloutStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -218,7 +218,7 @@ fn get_finds_a_rollout_by_its_key() {
 #[test]
 fn dump_holds_every_column_of_every_rollout() {
     let (_folder, store) = store();
-    let rows = json_lines(&look("dump", &store, &[]));
+    let rows = rollout_lines(&look("dump", &store, &[]));
     let large = LARGE.to_string();
     assert_eq!(ids(&rows), ["2", "3", "4", large.as_str()]);
     let row = &rows[3];
@@ -253,8 +253,9 @@ fn damage_in_one_column_is_told_and_hides_nothing_else() {
     assert_eq!(dump.status.code(), Some(1));
     let told = stderr(&dump);
     assert!(told.starts_with(&format!("rollstore: rollout {id}: entropy: ")) && told.lines().count() == 1, "{told}");
-    let rows: Vec<Value> =
+    let mut rows: Vec<Value> =
         dump.stdout.split(|byte| *byte == b'\n').filter_map(|row| serde_json::from_slice(row).ok()).collect();
+    assert_eq!(rows.pop().map(|mark| mark["rollstore"]["damaged"].clone()), Some(json!(1)), "the mark counts it");
     assert_eq!(ids(&rows), ["2", "3", "4", &id]);
     let columns = &rows[3]["columns"];
     assert!(columns["entropy"]["error"].is_string() && columns["entropy"]["values"].is_null(), "{columns}");
@@ -298,6 +299,6 @@ fn a_replayed_store_and_its_checkpoint_can_be_looked_at() {
     let store = folder.path().join("store");
     stdout(&common::replay(&recorded_trace(), &store, &[]));
     assert_eq!(json(&look("stat", &store, &["--json"]))["live"], 32);
-    assert_eq!(json_lines(&look("dump", &folder.path().join("store.checkpoint"), &[])).len(), 32);
+    assert_eq!(rollout_lines(&look("dump", &folder.path().join("store.checkpoint"), &[])).len(), 32);
     assert_eq!(stdout(&look("ls", &store, &[])).lines().count(), 4 + 32);
 }

@@ -6,11 +6,11 @@ use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use rollstore::{Column, ColumnInfo, Provenance, Rollout, RolloutId, RolloutStore};
 use serde::Serialize;
 
-use super::values::{Values, each, float};
-use super::view::{RolloutJson, kind_name};
 use super::{Step, not_live, open, tokens};
 use crate::args::GetArgs;
 use crate::exit::{Failure, Outcome, Verdict, note};
+use crate::formats::values::{Values, each, float};
+use crate::formats::view::{RolloutJson, kind_name};
 use crate::output::Output;
 use crate::text;
 

@@ -23,9 +23,7 @@ pub(crate) mod segments;
 pub(crate) mod stat;
 pub(crate) mod sweeps;
 mod tokens;
-mod values;
 pub(crate) mod verify;
-mod view;
 mod watch;
 
 use std::path::Path;

@@ -5,8 +5,8 @@
 use rollstore::{Rollout, RolloutStore, Staleness};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::values::{Float, float};
 use crate::args::{RolloutColumn, RolloutOrder};
+use crate::formats::values::{Float, float};
 use crate::text;
 
 /// Longest key that is shown, in characters.

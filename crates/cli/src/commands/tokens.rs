@@ -5,8 +5,8 @@
 use rollstore::{Column, Rollout};
 use serde::Serialize;
 
-use super::values::{Float, float};
 use crate::exit::{Failure, Outcome, Verdict, note};
+use crate::formats::values::{Float, float};
 use crate::output::Output;
 
 /// What stands in a column that a rollout does not have.

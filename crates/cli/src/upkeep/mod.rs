@@ -8,6 +8,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
+pub(crate) mod load;
 mod question;
 pub(crate) mod repair;
 pub(crate) mod restore;

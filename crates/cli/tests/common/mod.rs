@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
 
+pub(crate) mod rich;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -50,6 +52,11 @@ pub(crate) fn json(output: &Output) -> Value {
 /// One JSON object a line.
 pub(crate) fn json_lines(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).expect("a JSON value")).collect()
+}
+
+/// The rollouts of a list or a dump: one JSON object a line, without the mark of a dump.
+pub(crate) fn rollout_lines(output: &Output) -> Vec<Value> {
+    json_lines(output).into_iter().filter(|line| line.get("id").is_some()).collect()
 }
 
 /// The recorded run in the repository.

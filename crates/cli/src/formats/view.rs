@@ -1,17 +1,19 @@
-//! A rollout as JSON: the interface of `get --json` and `dump`.
+//! A rollout as JSON: the interface of `get --json` and of `dump` in JSON Lines.
 //!
 //! May touch rollouts that were read. Knows nothing of where they came from.
 
-use rollstore::{ColumnInfo, ErrorKind, LogpKind, Provenance, Rollout};
-use serde::Serialize;
+use rollstore::{ColumnInfo, ColumnView, ErrorKind, LogpKind, Rollout};
 use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
 
+use super::provenance::ProvenanceJson;
 use super::values::{Float, Values};
 use crate::exit::Outcome;
+use crate::text::{hex, unhex};
 
 /// A rollout with all its columns.
 #[derive(Debug, Serialize)]
-pub(super) struct RolloutJson<'a> {
+pub(crate) struct RolloutJson<'a> {
     id: String,
     key: Option<&'a str>,
     group: Option<String>,
@@ -25,31 +27,25 @@ pub(super) struct RolloutJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Metadata<'a>>,
     columns: Columns<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_old_logps: Option<Values<'a>>,
+    #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
+    first_error: Option<String>,
 }
 
 /// A column: what it is, and its values or why they could not be read.
 #[derive(Debug, Serialize)]
-pub(super) struct ColumnJson<'a> {
+pub(crate) struct ColumnJson<'a> {
     dtype: String,
     len: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<ProvenanceJson>,
+    provenance: Option<ProvenanceJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Values<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-}
-
-/// How a log-prob column was made.
-#[derive(Debug, Serialize)]
-struct ProvenanceJson {
-    engine: String,
-    kind: &'static str,
-    temperature: Float,
-    top_p: Float,
-    top_k: u32,
 }
 
 /// User metadata: text where it is text.
@@ -75,11 +71,21 @@ impl Serialize for Columns<'_> {
 
 impl<'a> RolloutJson<'a> {
     /// Reads every column of the rollout. A damaged column becomes its error.
-    pub(super) fn new(rollout: &'a Rollout) -> Outcome<Self> {
-        let columns = rollout.columns().into_iter().map(|info| {
+    pub(crate) fn new(rollout: &'a Rollout) -> Outcome<Self> {
+        Self::of(rollout, rollout.columns().into_iter(), rollout.keeps_first_old_logps())
+    }
+
+    /// Reads these columns of the rollout, and its first old log-probs where they are asked for.
+    pub(super) fn of(rollout: &'a Rollout, columns: impl Iterator<Item = ColumnInfo>, first: bool) -> Outcome<Self> {
+        let columns = columns.map(|info| {
             let name = info.column.name().to_owned();
-            Ok((name, ColumnJson::new(rollout, &info)?))
+            Ok((name, ColumnJson::new(rollout, info)?))
         });
+        let (first_old_logps, first_error) = match first.then(|| rollout.behaviour_logps()).transpose() {
+            Ok(logps) => (logps.map(|logps| Values(ColumnView::F32(logps))), None),
+            Err(error) if error.kind() == ErrorKind::Damaged => (None, Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
         let metadata = rollout.metadata();
         Ok(Self {
             id: rollout.id().to_string(),
@@ -94,38 +100,33 @@ impl<'a> RolloutJson<'a> {
             version_spans: rollout.version_spans(),
             metadata: (!metadata.is_empty()).then(|| Metadata::new(metadata)),
             columns: Columns(columns.collect::<Outcome<_>>()?),
+            first_old_logps,
+            first_error,
         })
     }
 
     /// The columns that could not be read: names and errors.
-    pub(super) fn damage(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.columns.0.iter().filter_map(|(name, column)| Some((name.as_str(), column.error.as_deref()?)))
+    pub(crate) fn damage(&self) -> impl Iterator<Item = (&str, &str)> {
+        let first = self.first_error.iter().map(|error| ("first_old_logps", error.as_str()));
+        self.columns.0.iter().filter_map(|(name, column)| Some((name.as_str(), column.error.as_deref()?))).chain(first)
     }
 }
 
 impl<'a> ColumnJson<'a> {
     /// Reads one column. Damage becomes part of it, any other error is the caller's.
-    pub(super) fn new(rollout: &'a Rollout, info: &ColumnInfo) -> Outcome<Self> {
+    pub(crate) fn new(rollout: &'a Rollout, info: ColumnInfo) -> Outcome<Self> {
         let (values, error) = match rollout.values(&info.column) {
             Ok(values) => (Some(Values(values)), None),
             Err(error) if error.kind() == ErrorKind::Damaged => (None, Some(error.to_string())),
             Err(error) => return Err(error.into()),
         };
-        let provenance = info.provenance.as_ref().map(ProvenanceJson::new);
+        let provenance = info.provenance.map(ProvenanceJson::new);
         Ok(Self { dtype: info.dtype.to_string(), len: info.len, version: info.version, provenance, values, error })
     }
 }
 
-impl ProvenanceJson {
-    fn new(provenance: &Provenance) -> Self {
-        let Provenance { engine, kind, temperature, top_p, top_k } = provenance;
-        let (temperature, top_p) = (Float(*temperature), Float(*top_p));
-        Self { engine: engine.clone(), kind: kind_name(*kind), temperature, top_p, top_k: *top_k }
-    }
-}
-
 /// The kind of log-probs, in a word.
-pub(super) fn kind_name(kind: LogpKind) -> &'static str {
+pub(crate) fn kind_name(kind: LogpKind) -> &'static str {
     match kind {
         LogpKind::Raw => "raw",
         LogpKind::Processed => "processed",
@@ -141,9 +142,21 @@ impl<'a> Metadata<'a> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+/// [`Metadata`], on its way in.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum MetadataJson {
+    Text(String),
+    Bytes { hex: String },
+}
+
+impl MetadataJson {
+    pub(super) fn into_bytes(self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Text(text) => Ok(text.into_bytes()),
+            Self::Bytes { hex } => unhex(&hex).ok_or_else(|| "metadata: these are no hexadecimal digits".to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]

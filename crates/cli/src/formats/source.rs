@@ -1,0 +1,69 @@
+//! The rollouts of a dump, and which of their columns are in it.
+//!
+//! May touch stores, read-only. Knows nothing of formats.
+
+use rollstore::{ColumnInfo, ErrorKind, Rollout, RolloutId, RolloutStore};
+
+use super::view::RolloutJson;
+use crate::exit::{Failure, Outcome, note};
+
+/// What is dumped.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) store: &'a RolloutStore,
+    /// The rollouts, in their order.
+    pub(crate) ids: Vec<RolloutId>,
+    /// The columns; `None` for all.
+    pub(crate) columns: Option<&'a [String]>,
+}
+
+/// What is known of a rollout that is to be dumped.
+pub(super) enum Found {
+    Rollout(Box<Rollout>),
+    /// Retired since the rollouts were listed.
+    Gone,
+    /// It cannot be read.
+    Damaged(String),
+}
+
+impl Source<'_> {
+    pub(super) fn get(&self, id: RolloutId) -> Outcome<Found> {
+        match self.store.get(id) {
+            Ok(Some(rollout)) => Ok(Found::Rollout(Box::new(rollout))),
+            Ok(None) => Ok(Found::Gone),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                note(&format!("rollout {id}: {error}"));
+                Ok(Found::Damaged(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A rollout that was there before.
+    pub(super) fn again(&self, id: RolloutId) -> Outcome<Box<Rollout>> {
+        match self.get(id)? {
+            Found::Rollout(rollout) => Ok(rollout),
+            Found::Gone | Found::Damaged(_) => Err(Failure::could_not_look(format!(
+                "rollout {id} could be read and now cannot; dump the rollouts again"
+            ))),
+        }
+    }
+
+    fn takes(&self, column: &str) -> bool {
+        self.columns.is_none_or(|columns| columns.iter().any(|name| name == column))
+    }
+
+    /// The columns of a rollout that are dumped.
+    pub(super) fn columns(&self, rollout: &Rollout) -> impl Iterator<Item = ColumnInfo> {
+        rollout.columns().into_iter().filter(|info| self.takes(info.column.name()))
+    }
+
+    /// Whether the rollout's first old log-probs are dumped: where all columns are.
+    pub(super) fn takes_first(&self, rollout: &Rollout) -> bool {
+        self.columns.is_none() && rollout.keeps_first_old_logps()
+    }
+
+    pub(super) fn json<'r>(&self, rollout: &'r Rollout) -> Outcome<RolloutJson<'r>> {
+        RolloutJson::of(rollout, self.columns(rollout), self.takes_first(rollout))
+    }
+}
