@@ -139,6 +139,37 @@ fn lengths_that_lie_are_refused_though_the_checksum_is_right() {
     }
 }
 
+#[test]
+fn a_file_with_any_byte_forged_and_the_checksum_made_right_is_loaded_or_refused_in_one_line() {
+    const FORGED: usize = 60;
+    let dumps = Dumps::new();
+    for (format, digits) in [
+        ("jsonl", "\"rollstore.crc32\":\""),
+        ("parquet", "rollstore.crc32\u{18}\u{8}"),
+        ("safetensors", "\"rollstore.crc32\":\""),
+    ] {
+        let whole = dumps.whole(format);
+        let digits = find(&whole, digits);
+        let (file, store) = (dumps.dir.path().join("forged"), dumps.dir.path().join("loaded"));
+        let places = (0..whole.len()).step_by(whole.len() / FORGED).filter(|at| !(digits..digits + 8).contains(at));
+        for at in places {
+            for flipped in [1, 0x80, 0xff] {
+                let mut forged = whole.clone();
+                forged[at] ^= flipped;
+                fs::write(&file, sealed(forged, digits)).unwrap();
+                let output = rollstore().arg("load").arg(&file).arg("-o").arg(&store).output().unwrap();
+                let (code, said) = (output.status.code(), stderr(&output));
+                match code {
+                    Some(0) => fs::remove_dir_all(&store).unwrap(),
+                    Some(2) => assert_eq!(said.lines().count(), 1, "{format}, byte {at} ^ {flipped}: {said}"),
+                    other => panic!("{format}, byte {at} ^ {flipped}: {other:?}: {said}"),
+                }
+                assert!(!store.exists(), "{format}, byte {at} ^ {flipped}: a store beside an error");
+            }
+        }
+    }
+}
+
 /// The JSON Lines of one rollout, with a mark that says so many rows.
 fn lines(rollouts: &[&str], rows: u64) -> Vec<u8> {
     let line = r#"{"lineage":[[0,0]],"next":1}"#;

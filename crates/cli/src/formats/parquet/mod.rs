@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of stores.
 
+mod guard;
 pub(super) mod read;
 mod schema;
 pub(super) mod write;

@@ -21,6 +21,7 @@ use super::super::mark::Mark;
 use super::super::provenance;
 use super::super::reader::Sealed;
 use super::super::row::{ColumnIn, Row};
+use super::guard::guarded;
 use super::{MAGIC, MARK, digits_in, schema};
 
 /// Greatest length of a footer, in bytes.
@@ -58,8 +59,8 @@ pub(in super::super) fn sealed(file: &File, len: u64) -> Result<Sealed, String> 
 }
 
 fn metadata(file: &File) -> Result<ArrowReaderMetadata, String> {
-    ArrowReaderMetadata::load(file, ArrowReaderOptions::new())
-        .map_err(|error| format!("its footer cannot be read: {error}"))
+    guarded(|| ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|error| error.to_string()))
+        .map_err(|what| format!("its footer cannot be read: {what}"))
 }
 
 /// The rollouts of a file.
@@ -74,7 +75,7 @@ impl Batches {
         let metadata = metadata(&file)?;
         let batch_rows = batch_rows(metadata.metadata());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata).with_batch_size(batch_rows);
-        let reader = builder.build().map_err(|error| error.to_string())?;
+        let reader = guarded(|| builder.build().map_err(|error| error.to_string()))?;
         Ok(Self { fields: mark.fields()?, reader, rows: VecDeque::new() })
     }
 
@@ -102,7 +103,7 @@ impl Iterator for Batches {
     type Item = Result<Row, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.row().transpose()
+        guarded(|| self.row()).transpose()
     }
 }
 
