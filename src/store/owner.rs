@@ -121,7 +121,7 @@ impl Owner {
         if term > 0 {
             let all = Seen::all(disk, dir)?;
             if let Some(owner) = Seen::owner(&all).filter(|owner| owner.note.is_some() && !owner.is_released()) {
-                return Err(locked(dir, owner, "open it with a heartbeat lock"));
+                return Err(locked(dir, owner, "open it with a heartbeat lock (LockKind::heartbeat)"));
             }
         }
         let path = dir.join(LOCK);
@@ -133,7 +133,7 @@ impl Owner {
                 Error::new(ErrorKind::Locked, what).at(dir)
             }
             LockError::Io(error) if error.kind() == io::ErrorKind::Unsupported => {
-                let what = "the file system has no working flock; open it with a heartbeat lock";
+                let what = "the file system has no working flock; open it with a heartbeat lock (LockKind::heartbeat)";
                 let message = format!("could not lock: {}: {what}: {error}", path.display());
                 Error::new(ErrorKind::Io, message).at(&path).caused_by(error)
             }

@@ -27,6 +27,7 @@ const LOOKS: &[(&str, &str)] = &[
     ("history.jsonl", "history store prompt-7/sample-2 --json"),
     ("log.txt", "log store"),
     ("log.jsonl", "log store --json"),
+    ("report.json", "report store --json"),
     ("segments.txt", "segments store"),
     ("segments.jsonl", "segments store --json"),
     ("diff.txt", "diff store store"),

@@ -30,13 +30,17 @@ fn commands() -> (TempDir, Vec<Vec<OsString>>) {
         vec!["history".into(), store.clone(), id],
         vec!["log".into(), store.clone()],
         vec!["segments".into(), store.clone()],
+        vec!["diagnose".into(), store.clone()],
+        vec!["report".into(), store.clone(), "-o".into(), folder.path().join("run.html").into()],
         vec!["diff".into(), store.clone(), folder.path().join("store.checkpoint").into()],
         vec!["verify".into(), store.clone()],
         vec!["repair".into(), store.clone()],
-        vec!["replay".into(), recorded_trace().into(), "--store".into(), store],
+        vec!["replay".into(), recorded_trace().into(), "--store".into(), store.clone()],
     ];
     let with_json: Vec<_> = commands.iter().map(|command| [command.as_slice(), &["--json".into()]].concat()).collect();
     commands.extend(with_json);
+    // As JSON it prints nothing where there are none.
+    commands.push(vec!["sweeps".into(), store]);
     commands.push(vec!["completions".into(), "zsh".into()]);
     commands.push(vec!["--help".into()]);
     (folder, commands)

@@ -73,6 +73,13 @@ fn print(args: &StatArgs, look: &Look, rates: Option<String>, out: &mut Output) 
 fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String)> {
     let count = text::count;
     let clock = stats.clock.map_or_else(|| "the trainer has not acted yet".into(), |step| format!("step {step}"));
+    let oldest = stats.oldest_born_step.map_or_else(
+        || "none".into(),
+        |born| {
+            let age = stats.clock.map(|clock| format!(", {} ago", text::counted(clock.saturating_sub(born), "step")));
+            format!("born at step {born}{}", age.unwrap_or_default())
+        },
+    );
     let cursor = cursor_bytes.map_or_else(|| "none".into(), |bytes| format!("{bytes} bytes"));
     let counters = &stats.counters;
     let retired = counters.retired.iter().filter(|(_, rollouts)| *rollouts > 0);
@@ -91,6 +98,7 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
         ("partials", count(stats.partials)),
         ("tokens", count(stats.tokens)),
         ("clock", clock),
+        ("oldest", oldest),
         ("versions", format!("ref {}, kl_ref {}", stats.ref_version, stats.kl_ref_version)),
         (
             "options",
