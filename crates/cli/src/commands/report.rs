@@ -4,10 +4,9 @@
 //! - H1. The page is complete in itself: it loads nothing.
 //! - H2. Its file is there as a whole or not at all, and never within a store.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rollstore::inspect::{self, Buffer, Drift, Past, Report};
 use serde::Serialize;
@@ -17,23 +16,28 @@ use super::segments;
 use crate::args::ReportArgs;
 use crate::exit::{Failure, Outcome, Verdict, note};
 use crate::findings::{self, FindingJson};
+use crate::formats::{OutputFile, folder};
 use crate::output::Output;
 use crate::page;
 use crate::text;
 
 pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Outcome<Verdict> {
-    let target = args.output.as_deref().map(|path| Target::new(path, &args.store)).transpose()?;
+    let target = args.output.as_deref();
+    target.map_or(Ok(()), |path| check_place(path, &args.store))?;
     let report = inspect::report(&args.store)?;
     let json = serde_json::to_string(&ReportJson::new(&args.store, &report))
         .map_err(|error| Failure::could_not_look(format!("could not write the report as JSON: {error}")))?;
     if args.json {
         out.line(&json)?;
     }
-    if let Some(target) = target {
+    if let Some(path) = target {
         let page = page::of(&json);
-        target.write(page.as_bytes())?;
+        let file = OutputFile::create(path)?;
+        let mut whole = file.file();
+        whole.write_all(page.as_bytes()).map_err(|error| file.failure(&error))?;
+        file.keep()?;
         if !args.json {
-            out.line(format_args!(" {} written, {}", text::path(target.path), text::bytes(page.len() as u64)))?;
+            out.line(format_args!(" {} written, {}", text::path(path), text::bytes(page.len() as u64)))?;
         }
     }
     if report.damage.is_empty() {
@@ -71,32 +75,13 @@ impl<'a> ReportJson<'a> {
     }
 }
 
-/// Where the page goes.
-struct Target<'a> {
-    path: &'a Path,
-    folder: PathBuf,
-}
-
-impl<'a> Target<'a> {
-    /// Refuses a place within the store before anything is read.
-    fn new(path: &'a Path, store: &Path) -> Outcome<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = fs::canonicalize(folder).map_err(|error| Failure::io("write to", folder, &error))?;
-        if fs::canonicalize(store).is_ok_and(|store| folder.starts_with(store)) {
-            let why = "is within the store, which is left as it is; name another place";
-            return Err(Failure::could_not_look(format!("{} {why}", text::path(path))));
-        }
-        Ok(Self { path, folder })
+/// Refuses a place within the store before anything is read.
+fn check_place(path: &Path, store: &Path) -> Outcome {
+    let folder = folder(path);
+    let folder = fs::canonicalize(folder).map_err(|error| Failure::io("write to", folder, &error))?;
+    if fs::canonicalize(store).is_ok_and(|store| folder.starts_with(store)) {
+        let why = "is within the store, which is left as it is; name another place";
+        return Err(Failure::could_not_look(format!("{} {why}", text::path(path))));
     }
-
-    /// Under a temporary name first: a page that was there before stays whole until the new one is.
-    fn write(&self, page: &[u8]) -> Outcome {
-        let failed = |error: std::io::Error| Failure::io("write", self.path, &error);
-        // As any program makes files; what the user masks out is masked out.
-        let permissions = Permissions::from_mode(0o666);
-        let mut builder = tempfile::Builder::new();
-        let mut file = builder.permissions(permissions).tempfile_in(&self.folder).map_err(failed)?;
-        file.write_all(page).map_err(failed)?;
-        file.persist(self.path).map(drop).map_err(|error| failed(error.error))
-    }
+    Ok(())
 }

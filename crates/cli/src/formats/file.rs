@@ -29,8 +29,7 @@ impl OutputFile {
         }
         // What a program that makes files makes them with; the system takes away what the user's mask says.
         let permissions = Permissions::from_mode(0o666);
-        let named =
-            tempfile::Builder::new().prefix(".rollstore-dump-").permissions(permissions).tempfile_in(folder(path));
+        let named = tempfile::Builder::new().prefix(".rollstore-").permissions(permissions).tempfile_in(folder(path));
         let file = named.map_err(|error| Failure::io("create a file beside", path, &error))?;
         Ok(Self { path: path.to_owned(), file })
     }

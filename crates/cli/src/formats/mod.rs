@@ -23,7 +23,7 @@ mod source;
 pub(crate) mod values;
 pub(crate) mod view;
 
-pub(crate) use file::{folder, sync_folder};
+pub(crate) use file::{OutputFile, folder, sync_folder};
 pub(crate) use mark::StoreMark;
 pub(crate) use meter::Meter;
 pub(crate) use reader::DumpFile;
@@ -31,8 +31,6 @@ pub(crate) use source::Source;
 
 use std::io::{self, Write};
 use std::path::Path;
-
-use file::OutputFile;
 
 use crate::args::{Compression, DumpFormat};
 use crate::exit::{Failure, Outcome};
