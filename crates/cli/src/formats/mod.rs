@@ -13,6 +13,7 @@ mod jsonl;
 mod layout;
 mod mark;
 mod meter;
+#[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
 mod provenance;
 mod reader;
