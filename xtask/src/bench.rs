@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cargo_program, output, root, run};
+use crate::{cargo_program, output, root, run, target};
 
 /// What is run; `commit_latency` compares for itself.
 const BENCHES: [&str; 6] = ["advance", "gather", "get", "ingest", "reopen", "scan"];
@@ -155,7 +155,7 @@ fn measure(names: &[&str], is_quick: bool) -> Result<(BTreeMap<String, Measured>
     for round in 0..if is_quick { 1 } else { ROUNDS } {
         load = load.max(load_average());
         // Empty, so that everything found there is of this round.
-        let home = root().join("target/criterion-rounds").join(round.to_string());
+        let home = target().join("criterion-rounds").join(round.to_string());
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home).map_err(|error| format!("could not create {}: {error}", home.display()))?;
         run(bench(names, &options).env("CRITERION_HOME", &home))?;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::{cargo_program, root, runs};
+use crate::{TESTED, cargo_program, root, runs, target};
 
 /// Set in the process that has a mount namespace of its own.
 const IN_NAMESPACE: &str = "ROLLSTORE_XTASK_MOUNTS";
@@ -125,7 +125,7 @@ impl FileSystem {
     /// Mounts it and runs every suite; the inner result is the suites'.
     fn run(&self, suites: &[Suite]) -> Result<Result<(), String>, Skip> {
         let letters: String = self.name.chars().take_while(char::is_ascii_alphanumeric).collect();
-        let work = root().join("target/filesystems").join(letters);
+        let work = target().join("filesystems").join(letters);
         let on = work.join("mounted");
         let _ = fs::remove_dir_all(&work);
         fs::create_dir_all(&on).map_err(|error| Skip(format!("{}: {error}", on.display())))?;
@@ -158,7 +158,7 @@ impl FileSystem {
 /// Builds the tests and tells where each lies: they are run as they are, so that nothing is compiled in between.
 fn build() -> Result<Vec<Suite>, String> {
     let mut command = Command::new(cargo_program());
-    command.args(["test", "--no-run", "-p", "rollstore", "-p", "rollstore-cli"]);
+    command.args(["test", "--no-run"]).args(TESTED);
     for suite in SUITES.iter().chain(&PROGRAM_SUITES) {
         command.args(["--test", suite]);
     }

@@ -104,22 +104,28 @@ fn main() -> ExitCode {
     }
 }
 
-/// The default members are tested, and the Python package by its own tools. The `dev` profile is optimised.
+/// What is built for tests: one choice for all chores, since Cargo builds libraries anew where another choice of packages
+/// asks for other features of them. The Python package has no test of Cargo's, so nothing of it is built.
+const TESTED: [&str; 3] = ["--workspace", "--exclude", "bench-peers"];
+
+/// The workspace is tested, and the Python package by its own tools. The `dev` profile is optimised.
 fn test(extra: &[String]) -> Result<(), String> {
     let scale = env::var(SCALE).unwrap_or_else(|_| "1".to_owned());
     if scale.parse::<u32>().map_or(true, |scale| scale == 0) {
         return Err(format!("{SCALE} is {scale:?}, expected a whole number above 0"));
     }
     let root = root();
-    let mut arguments = vec!["test"];
-    arguments.extend(extra.iter().map(String::as_str));
-    cargo(&root, &scale, &arguments)?;
+    let mut tests = Command::new(cargo_program());
+    // Who names packages chooses them.
+    let names_packages = extra.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package"));
+    tests.arg("test").args(if names_packages { &[][..] } else { &TESTED }).args(extra);
+    run(tests.env(SCALE, &scale).current_dir(&root))?;
     if !extra.is_empty() {
         // The caller asked for some of the tests, so the examples were not meant.
         return Ok(());
     }
     for example in examples(&root)? {
-        cargo(&root, &scale, &["run", "--quiet", "--example", &example])?;
+        run(Command::new(target().join("debug/examples").join(example)).env(SCALE, &scale).current_dir(&root))?;
     }
     python::test(&[])
 }
@@ -226,15 +232,9 @@ fn examples(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-fn cargo(root: &Path, scale: &str, arguments: &[&str]) -> Result<(), String> {
-    let line = format!("cargo {}", arguments.join(" "));
-    eprintln!("+ {SCALE}={scale} {line}");
-    let status = Command::new(cargo_program()).args(arguments).env(SCALE, scale).current_dir(root).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{line}: {status}")),
-        Err(error) => Err(format!("could not start {line}: {error}")),
-    }
+/// The build directory: the caller may have moved it.
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// The workspace's root: the folder above this package.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{root, run, runs, trl};
+use crate::{root, run, runs, target, trl};
 
 /// The variable that says that there is no Python here, and that this is right.
 const NO_PYTHON: &str = "ROLLSTORE_NO_PYTHON";
@@ -30,7 +30,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let package = root().join("python");
-    let environment = Environment::prepare(&root().join("target").join("python-tests"), &PACKAGES)?;
+    let environment = Environment::prepare(&target().join("python-tests"), &PACKAGES)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     let wheel = wheel(&environment, &package)?;
@@ -64,7 +64,7 @@ fn wheel(environment: &Environment, package: &Path) -> Result<PathBuf, String> {
 /// Builds the package as it is released, and prints what its calls cost as ratios.
 pub(crate) fn bench() -> Result<(), String> {
     let package = root().join("python");
-    let environment = Environment::prepare(&root().join("target").join("python-tests"), &PACKAGES)?;
+    let environment = Environment::prepare(&target().join("python-tests"), &PACKAGES)?;
     run(environment.command("maturin").args(["develop", "--release"]).current_dir(&package))?;
     run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
 }
@@ -85,7 +85,7 @@ const PEERS: [&str; 7] = [
 pub(crate) fn bench_peers(arguments: &[String]) -> Result<(), String> {
     let package = root().join("python");
     let check = "import torchrl, lmdb, safetensors; print('torchrl', torchrl.__version__, 'lmdb', lmdb.__version__)";
-    let environment = trl::prepare(&root().join("target").join("python-peers"), &PEERS, check)?;
+    let environment = trl::prepare(&target().join("python-peers"), &PEERS, check)?;
     run(environment.command("maturin").args(["develop", "--release", "--quiet"]).current_dir(&package))?;
     // Put before the C library, it counts syncs, whoever makes them.
     let counter = environment.dir.join("count_syncs.so");

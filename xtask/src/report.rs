@@ -7,7 +7,7 @@
 use std::process::Command;
 
 use crate::python::Environment;
-use crate::{cargo_program, install_packages, output, root, run};
+use crate::{TESTED, cargo_program, install_packages, output, root, run, target};
 
 /// What the test needs beside a browser and its driver.
 const PACKAGES: [&str; 2] = ["selenium>=4.27,<5", "pytest>=8"];
@@ -16,11 +16,13 @@ const PACKAGES: [&str; 2] = ["selenium>=4.27,<5", "pytest>=8"];
 pub(crate) fn test(arguments: &[String]) -> Result<(), String> {
     browser()?;
     let root = root();
-    run(Command::new(cargo_program()).args(["build", "--package", "rollstore-cli"]).current_dir(&root))?;
-    let environment = Environment::prepare(&root.join("target").join("report-tests"), &PACKAGES)?;
+    // The program as a test has it: the suites built it before.
+    let program = ["test", "--no-run", "--test", "report_page"];
+    run(Command::new(cargo_program()).args(program).args(TESTED).current_dir(&root))?;
+    let environment = Environment::prepare(&target().join("report-tests"), &PACKAGES)?;
     let mut tests = environment.command("python");
     tests.args(["-m", "pytest", "-p", "no:cacheprovider", "crates/cli/tests_page"]).args(arguments);
-    run(tests.env("ROLLSTORE_PROGRAM", root.join("target/debug/rollstore")).current_dir(&root))
+    run(tests.env("ROLLSTORE_PROGRAM", target().join("debug/rollstore")).current_dir(&root))
 }
 
 /// The browser and its driver, installed where they are missing.

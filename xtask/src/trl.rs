@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::python::{self, Environment};
-use crate::{root, run};
+use crate::{root, run, target};
 
 /// The set of versions that is tested. TRL's trainer is subclassed where it promises nothing, so a newer one is a change of its own.
 const PACKAGES: [&str; 15] = [
@@ -66,7 +66,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let trl = format!("trl=={version}");
     let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
     let packages = [&PACKAGES[..], &[&trl]].concat();
-    let environment = prepare(&root().join("target").join(name), &packages, check)?;
+    let environment = prepare(&target().join(name), &packages, check)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     let all = if extra.is_empty() { &["tests_trl", "tests_dump", "tests/test_torch.py"][..] } else { &["tests_trl"] };

@@ -1,17 +1,20 @@
 //! The check of the checker: each planted bug must make its test fail, and without one each test must pass.
 //!
-//! The tests are built once, with bugs that the environment chooses from; the build lies in a directory of its own beside
-//! the ordinary one.
+//! The tests are built once, with bugs that the environment chooses from, beside those of the ordinary build.
 
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{cargo_program, root};
+use crate::{cargo_program, root, target};
 use table::{Row, SHUTTLE, TABLE, UNITS};
 
 /// Chooses the bug; read in `src/planted.rs`.
@@ -23,15 +26,29 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Checks the bugs that the ordinary suites must find.
 pub(crate) fn run() -> Result<(), String> {
     let rows: Vec<&Row> = TABLE.iter().filter(|row| row.file != SHUTTLE).collect();
-    check(&rows, &build("planted", "--cfg rollstore_planted_bugs", &files(&rows))?)
+    let dir = target().join("planted");
+    let wrapper = wrapper(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    check(&rows, &build(dir, &[("RUSTC_WORKSPACE_WRAPPER", wrapper.as_os_str())], &files(&rows))?)
 }
 
 /// Runs the suite of many orders, then checks the bugs that it must find.
 pub(crate) fn run_shuttle() -> Result<(), String> {
     let rows: Vec<&Row> = TABLE.iter().filter(|row| row.file == SHUTTLE).collect();
-    let built = build("shuttle", "--cfg shuttle --cfg rollstore_planted_bugs", &files(&rows))?;
+    let dir = target().join("shuttle");
+    // The scheduler is a library that only this flag asks for: Cargo must see it, and then everything is built with it.
+    let flags = OsStr::new("--cfg shuttle --cfg rollstore_planted_bugs");
+    let built = build(dir.clone(), &[("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", dir.as_os_str())], &files(&rows))?;
     crate::run(Command::new(&built.programs[SHUTTLE]).env_remove(BUG).current_dir(root()))?;
     check(&rows, &built)
+}
+
+/// A compiler for the workspace's own packages alone, so that the libraries below them are those of the ordinary build.
+fn wrapper(dir: &Path) -> io::Result<PathBuf> {
+    let path = dir.join("rustc-with-bugs");
+    fs::create_dir_all(dir)?;
+    fs::write(&path, "#!/bin/sh\nexec \"$@\" --cfg rollstore_planted_bugs\n")?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
 }
 
 fn files(rows: &[&Row]) -> BTreeSet<&'static str> {
@@ -41,14 +58,11 @@ fn files(rows: &[&Row]) -> BTreeSet<&'static str> {
 /// Test programs by the file that they were built from.
 struct Built {
     programs: BTreeMap<&'static str, PathBuf>,
-    /// Where they lie, and where a failed test's output is put.
+    /// Where a failed test's output is put.
     dir: PathBuf,
 }
 
-fn build(name: &str, flags: &str, files: &BTreeSet<&'static str>) -> Result<Built, String> {
-    // The caller may have moved the build directory.
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let dir = target.join(name);
+fn build(dir: PathBuf, settings: &[(&str, &OsStr)], files: &BTreeSet<&'static str>) -> Result<Built, String> {
     let mut command = Command::new(cargo_program());
     command.args(["test", "--no-run", "--package", "rollstore", "--color", "never"]).current_dir(root());
     for file in files {
@@ -59,8 +73,8 @@ fn build(name: &str, flags: &str, files: &BTreeSet<&'static str>) -> Result<Buil
         };
     }
     // Nobody debugs these; without that information they are built sooner.
-    command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", &dir).env("CARGO_PROFILE_DEV_DEBUG", "0");
-    eprintln!("+ RUSTFLAGS={flags:?} {command:?}");
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0").envs(settings.iter().copied());
+    eprintln!("+ {command:?}");
     let output = command.stdout(Stdio::null()).output().map_err(|error| format!("could not start cargo: {error}"))?;
     let told = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -91,7 +105,7 @@ impl Built {
     fn run(&self, row: &Row, bug: Option<&str>) -> Result<Ended, String> {
         let log = self.dir.join("output.txt");
         let failed = |error| format!("{}: {error}", log.display());
-        let output = std::fs::File::create(&log).map_err(failed)?;
+        let output = fs::File::create(&log).map_err(failed)?;
         let mut command = Command::new(&self.programs[row.file]);
         command.args(["--exact", row.test, "--test-threads=1"]).current_dir(root()).env_remove(BUG);
         command.stderr(output.try_clone().map_err(failed)?).stdout(output);
@@ -99,13 +113,13 @@ impl Built {
             command.env(BUG, bug);
         }
         let status = wait(&mut command).map_err(|error| format!("{command:?}: {error}"))?;
-        let output = std::fs::read(&log).map_err(failed)?;
+        let output = fs::read(&log).map_err(failed)?;
         Ok(ended(status, &String::from_utf8_lossy(&output)))
     }
 }
 
 /// Waits for the end; `None` where it was not patient enough.
-fn wait(command: &mut Command) -> std::io::Result<Option<ExitStatus>> {
+fn wait(command: &mut Command) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
