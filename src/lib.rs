@@ -87,6 +87,7 @@ pub use store::compact::{CompactBudget, Compacted};
 pub use store::complete::CompleteGroups;
 pub use store::diagnose::{Diagnosis, Help};
 pub use store::gather::{Flat, GatherInto, PadSide, Padded, Stale};
+pub use store::last_checkpoint::LastCheckpoint;
 pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Durability, Options, Reads};
 pub use store::owner::{LockKind, TakeOver};

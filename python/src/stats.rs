@@ -10,6 +10,7 @@ use crate::store::Store;
 impl Store {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
         let stats = detached(py, || self.store().stats())?;
+        let checkpoint = stats.last_checkpoint.as_ref();
         let all = PyDict::new(py);
         let numbers = [
             ("live", Some(stats.live)),
@@ -34,6 +35,8 @@ impl Store {
             ("segments", Some(stats.segments)),
             ("last_lsn", Some(stats.last_lsn.get())),
             ("durable_lsn", Some(stats.durable_lsn.get())),
+            ("last_checkpoint_lsn", checkpoint.map(|last| last.lsn.get())),
+            ("last_checkpoint_step", checkpoint.and_then(|last| last.step)),
             ("inserted", Some(stats.counters.inserted)),
             ("asked", Some(stats.counters.asked)),
             ("served", Some(stats.counters.served)),

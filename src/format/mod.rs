@@ -21,6 +21,7 @@
 )]
 
 mod archive;
+pub(crate) mod checkpointed;
 pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod dtype;

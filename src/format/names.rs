@@ -39,6 +39,12 @@ pub(crate) const INDEX: &str = "index.redb";
 /// Space that is given up where the disk is full. What it holds means nothing.
 pub(crate) const RESERVE: &str = "RESERVE";
 
+/// The note of the last checkpoint: for people, and needed by nothing.
+pub(crate) const CHECKPOINTED: &str = "CHECKPOINTED";
+
+/// The name that such a note has until it is whole.
+pub(crate) const UNFINISHED_CHECKPOINTED: &str = "CHECKPOINTED.tmp";
+
 /// The name of a segment: `seg-00000001.log`.
 pub(crate) fn segment_file_name(segment: SegmentId) -> String {
     format!("seg-{segment}.log")

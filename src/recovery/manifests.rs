@@ -7,8 +7,9 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Error, ErrorKind, Result};
 use crate::format::manifest::{Manifest, SegmentState};
 use crate::format::names::{
-    INDEX, LOCK, RESERVE, manifest_file_name, parse_claim_file_name, parse_manifest_file_name, parse_segment_file_name,
-    parse_unfinished_file_name, segment_file_name, unfinished_file_name,
+    CHECKPOINTED, INDEX, LOCK, RESERVE, UNFINISHED_CHECKPOINTED, manifest_file_name, parse_claim_file_name,
+    parse_manifest_file_name, parse_segment_file_name, parse_unfinished_file_name, segment_file_name,
+    unfinished_file_name,
 };
 use crate::ids::SegmentId;
 use crate::limits;
@@ -38,7 +39,7 @@ impl Listing {
         let mut listing = Self::default();
         for name in names {
             match name.to_str() {
-                Some(LOCK | INDEX | RESERVE) => {}
+                Some(LOCK | INDEX | RESERVE | CHECKPOINTED | UNFINISHED_CHECKPOINTED) => {}
                 Some(text) if parse_claim_file_name(text).is_some() => {}
                 Some(text) if let Some(owner) = parse_unfinished_file_name(text) => listing.unfinished.push(owner),
                 Some(text) => match (parse_manifest_file_name(text), parse_segment_file_name(text)) {

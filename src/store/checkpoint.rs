@@ -10,10 +10,14 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Error, Result};
+use crate::format::checkpointed::Note;
 use crate::format::manifest::{Manifest, ManifestKind};
-use crate::format::names::{INDEX, LOCK, manifest_file_name, segment_file_name, unfinished_file_name};
+use crate::format::names::{
+    CHECKPOINTED, INDEX, LOCK, UNFINISHED_CHECKPOINTED, manifest_file_name, segment_file_name, unfinished_file_name,
+};
 use crate::recovery::manifests::{self, Listing};
 use crate::store::RolloutStore;
+use crate::store::last_checkpoint;
 use crate::store::transfer::{Transfer, parent, sync_names_above};
 
 /// How a checkpoint was made.
@@ -56,7 +60,8 @@ impl RolloutStore {
         check_unfinished(disk, &unfinished)?;
         // The directory itself may stay, and names that a file system keeps in it for a while: they are in nobody's way.
         clear_left_over(disk, &unfinished).map_err(|error| Error::io("clear", &unfinished, error))?;
-        let made = write(disk, &core.dir, &unfinished, manifest).inspect_err(|_| {
+        let note = last_checkpoint::note(&manifest);
+        let made = write(disk, &core.dir, &unfinished, manifest, &note).inspect_err(|_| {
             // What could not be finished must not be taken for anything; it is in nobody's way if it stays.
             let _ = remove_store(disk, &unfinished);
         })?;
@@ -66,6 +71,8 @@ impl RolloutStore {
         if replaces && let Err(error) = remove_store(disk, &unfinished) {
             tracing::warn!(dir = %unfinished.display(), %error, "could not remove the checkpoint that was replaced");
         }
+        last_checkpoint::write(disk, &core.dir, &note);
+        *core.last_checkpoint.lock() = Some(note);
         Ok(made)
     }
 }
@@ -81,11 +88,12 @@ fn named(dir: &Path) -> Result<PathBuf> {
 }
 
 /// Writes everything into a directory of another name.
-fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest) -> Result<Checkpointed> {
+fn write(disk: &dyn Disk, store: &Path, unfinished: &Path, manifest: Manifest, note: &Note) -> Result<Checkpointed> {
     disk.create_dir_all(unfinished).map_err(|error| Error::io("create directory", unfinished, error))?;
     let mut transfer = Transfer::new(disk, store, unfinished);
     manifest.segments.iter().try_for_each(|record| transfer.bring(record))?;
     let made = transfer.copied_bytes.map_or(Checkpointed::Linked, |bytes| Checkpointed::Copied { bytes });
+    last_checkpoint::write(disk, unfinished, note);
     // Writing the manifest syncs the directory, and with it the names of the segments.
     manifests::write(disk, unfinished, &Manifest { kind: ManifestKind::Checkpoint, owner: 0, ..manifest })?;
     Ok(made)
@@ -186,8 +194,9 @@ fn clear_store(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let listing = Listing::read(disk, dir).map_err(io::Error::other)?;
     let segments = listing.segments.iter().map(|segment| segment_file_name(*segment));
     let generations = listing.generations.iter().map(|generation| manifest_file_name(*generation));
+    let derived = [INDEX, CHECKPOINTED, UNFINISHED_CHECKPOINTED].map(str::to_owned);
     let unfinished = listing.unfinished.iter().map(|owner| unfinished_file_name(*owner));
-    for name in generations.chain(segments).chain(unfinished).chain([INDEX.to_owned()]) {
+    for name in generations.chain(segments).chain(unfinished).chain(derived) {
         match disk.remove_file(&dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checkpointed::Note;
 use crate::format::resume::BatchEnd;
 use crate::ids::{Location, Lsn, RolloutId, SegmentId};
 use crate::index::MemoryIndex;
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) compactor: Compactor,
     /// Held while a checkpoint is being made, and while compaction unlinks segments; taken before the writer.
     pub(crate) checkpointing: Mutex<()>,
+    pub(crate) last_checkpoint: Mutex<Option<Note>>,
     /// Held while the store is open for writing.
     pub(crate) lock: Mutex<Option<Owner>>,
     pub(crate) closed: AtomicBool,

@@ -21,6 +21,7 @@ mod flusher;
 pub(crate) mod gather;
 mod group;
 mod known;
+pub(crate) mod last_checkpoint;
 pub(crate) mod new_rollout;
 mod open;
 pub(crate) mod options;

@@ -29,7 +29,7 @@ use crate::store::syncer::Syncer;
 use crate::store::transfer::sync_names_above;
 use crate::store::usage::Usage;
 use crate::store::writer::Writer;
-use crate::store::{RolloutStore, random};
+use crate::store::{RolloutStore, last_checkpoint, random};
 use crate::sync::{Mutex, RwLock};
 
 /// Opens a store; the options were checked by themselves.
@@ -276,6 +276,7 @@ fn build(options: Options, lock: Option<Owner>, request: &Request<'_>, recovered
         changes: options.index_flush_changes,
         file: request.index_file.clone(),
     };
+    let last_checkpoint = last_checkpoint::read(request.disk, request.dir, &manifest);
     if disk_index.is_none() {
         index.forget_changes();
     }
@@ -316,6 +317,7 @@ fn build(options: Options, lock: Option<Owner>, request: &Request<'_>, recovered
         gate: Arc::default(),
         asides: Asides::default(),
         checkpointing: Mutex::default(),
+        last_checkpoint: Mutex::new(last_checkpoint),
         lock: Mutex::new(lock),
         closed: AtomicBool::new(false),
         open_log_bytes_read: log_bytes_read,

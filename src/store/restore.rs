@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::disk::os::OsDisk;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checkpointed::Note;
 use crate::format::manifest::{Manifest, ManifestKind, SegmentRecord};
 use crate::format::names::segment_file_name;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -18,6 +19,7 @@ use crate::log::segment::ReadMode;
 use crate::planted::{Bug, planted};
 use crate::recovery::manifests::{self, Listing};
 use crate::recovery::{Base, Request, Survey, epoch};
+use crate::store::last_checkpoint;
 use crate::store::open::{check_empty, no_store};
 use crate::store::options::Options;
 use crate::store::owner::{LockKind, Owner};
@@ -95,6 +97,9 @@ fn restore(disk: &dyn Disk, lock: LockKind, checkpoint: &Path, dir: &Path) -> Re
     }
     manifests::write(disk, dir, &next)?;
     sync_names_above(disk, dir)?;
+    if let Some(note) = last_checkpoint::read(disk, checkpoint, &saved) {
+        last_checkpoint::write(disk, dir, &Note { epoch: next.epoch, ..note });
+    }
     owner.check_before_acknowledging(disk, dir)?;
 
     // The older generations tell of the abandoned future: none of them may be fallen back to.

@@ -6,6 +6,7 @@ use crate::format::entry::Has;
 use crate::ids::Lsn;
 use crate::reason::Reason;
 use crate::store::RolloutStore;
+use crate::store::last_checkpoint::LastCheckpoint;
 
 /// Figures of a store as of one committed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Stats {
     pub last_lsn: Lsn,
     /// The highest LSN known to be on disk.
     pub durable_lsn: Lsn,
+    /// The last checkpoint, where one is known.
+    pub last_checkpoint: Option<LastCheckpoint>,
     /// Counts for the life of the lineage.
     pub counters: StatsCounters,
     /// Index entries that scans of this handle looked at.
@@ -137,6 +140,7 @@ impl RolloutStore {
             segments: published.segments.len() as u64,
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,
+            last_checkpoint: None,
             counters: StatsCounters {
                 inserted: counters.inserted,
                 asked: counters.asked,
@@ -153,6 +157,7 @@ impl RolloutStore {
         drop(published);
         // Afterwards: what readers see is durable, and the group is never asked under the lock of what they see.
         stats.durable_lsn = self.core.group.durable();
+        stats.last_checkpoint = self.core.last_checkpoint.lock().as_ref().map(LastCheckpoint::from);
         Ok(stats)
     }
 }

@@ -1,6 +1,9 @@
 //! `rollstore stat`: a store's clocks, options, sizes and counters, once or again and again.
 
-use rollstore::Stats;
+use std::time::UNIX_EPOCH;
+
+use indicatif::HumanDuration;
+use rollstore::{LastCheckpoint, Stats};
 use serde_json::{Map, Value, json};
 
 use super::open;
@@ -115,6 +118,7 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
             ),
         ),
         ("commits", format!("durable up to lsn {} of {}", stats.durable_lsn, stats.last_lsn)),
+        ("checkpoint", stats.last_checkpoint.as_ref().map_or_else(|| "none".into(), checkpoint)),
         (
             "logps",
             format!(
@@ -131,6 +135,12 @@ fn rows(stats: &Stats, cursor_bytes: Option<usize>) -> Vec<(&'static str, String
         ),
         ("retired", if retired.is_empty() { "0".into() } else { retired.join(", ") }),
     ]
+}
+
+fn checkpoint(last: &LastCheckpoint) -> String {
+    let step = last.step.map_or_else(|| "before the first step".into(), |step| format!("step {step}"));
+    let ago = HumanDuration(last.taken_at.elapsed().unwrap_or_default());
+    format!("{step}, lsn {}, {ago} ago", last.lsn)
 }
 
 fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
@@ -156,6 +166,11 @@ fn as_json(stats: &Stats, cursor_bytes: Option<usize>) -> Value {
         "segments": stats.segments,
         "durable_lsn": stats.durable_lsn.get(),
         "last_lsn": stats.last_lsn.get(),
+        "last_checkpoint": stats.last_checkpoint.as_ref().map(|last| json!({
+            "lsn": last.lsn.get(),
+            "step": last.step,
+            "taken_at": last.taken_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        })),
         "counters": {
             "asked": counters.asked,
             "served": counters.served,
