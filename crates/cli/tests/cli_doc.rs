@@ -39,7 +39,7 @@ fn examples(document: &str) -> Vec<Example> {
 }
 
 /// The text with what may change from build to build written as `_`: hexadecimal numbers, and the numbers before or
-/// behind a word that says what they measure.
+/// behind a word that says what they measure; and seconds that have passed.
 fn normalised(text: &str) -> String {
     let line = |line: &str| -> String {
         let words: Vec<&str> = line.split(' ').collect();
@@ -50,7 +50,9 @@ fn normalised(text: &str) -> String {
                 words.get(at + 1).is_some_and(|next| ["B", "KiB", "MiB", "B,", "KiB,", "MiB,", "bytes"].contains(next));
             let place = at > 0 && ["byte", "lsn"].contains(&words[at - 1]);
             let total = at > 2 && words[at - 1] == "of" && words[at - 3] == "lsn";
-            word.starts_with("0x") || is_number && (unit || place || total)
+            let seconds = |at: usize| words.get(at).is_some_and(|word| ["second", "seconds"].contains(word));
+            let ago = words.get(at + 1) == Some(&"ago") && seconds(at);
+            word.starts_with("0x") || ago || is_number && (unit || place || total || seconds(at + 1))
         };
         (0..words.len()).map(|at| if is_volatile(at) { "_" } else { words[at] }).collect::<Vec<_>>().join(" ")
     };
@@ -113,6 +115,7 @@ fn only_what_may_change_is_left_out_of_the_comparison() {
         (" seg-00000005.log at byte 1713216", " seg-00000005.log at byte _"),
         ("   expected  checksum 0x7f9476ad", "   expected  checksum _"),
         (" durable up to lsn 12 of 34", " durable up to lsn _ of _"),
+        (" born 2 steps ago, seen 1 second ago", " born 2 steps ago, seen _ _ ago"),
         (" 32 live, 0 stale", " 32 live, 0 stale"),
         (r#"{"frames":6,"bytes":12,"last_lsn":6}"#, r#"{"frames":6,"bytes":_,"last_lsn":_}"#),
     ];
