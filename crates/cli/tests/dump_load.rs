@@ -123,6 +123,20 @@ fn a_filter_and_a_choice_of_columns_load_as_what_was_chosen() {
 }
 
 #[test]
+fn a_column_that_no_rollout_has_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    fill(&store);
+    for format in FORMATS {
+        let file = dir.path().join(format!("some.{format}"));
+        let columns = ["--columns", "half,old_logprobs"];
+        let output = common::rollstore().arg("dump").arg(&store).arg("-o").arg(file).args(columns).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{format}");
+        assert_eq!(stderr(&output), "rollstore: no rollout of these has a column \"old_logprobs\"\n", "{format}");
+    }
+}
+
+#[test]
 fn formats_load_what_the_others_wrote_of_the_same_store() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");

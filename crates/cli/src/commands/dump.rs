@@ -3,7 +3,7 @@
 use super::chosen::chosen;
 use super::{Step, open};
 use crate::args::{DumpArgs, DumpFormat};
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{Failure, Outcome, Verdict, note};
 use crate::formats::{Dumped, Source, write_file, write_lines};
 use crate::output::{self, Output};
 use crate::text;
@@ -13,7 +13,7 @@ pub(crate) fn run(args: &DumpArgs, out: &mut Output) -> Outcome<Verdict> {
     let store = open(&args.store, args.at.window)?;
     let at = Step::of(&store, args.at.step)?;
     let ids = chosen(&store, &args.filter, at.step);
-    let source = Source { store: &store, ids, columns: args.columns.as_deref() };
+    let source = Source::new(&store, ids, args.columns.as_deref());
     let dumped = match &args.output {
         None => write_lines(&source, out.writer(), &output::failure)?,
         Some(path) => {
@@ -26,6 +26,9 @@ pub(crate) fn run(args: &DumpArgs, out: &mut Output) -> Outcome<Verdict> {
             dumped
         }
     };
+    for name in source.unmet() {
+        note(&format!("no rollout of these has a column \"{}\"", text::escape(name)));
+    }
     Ok(if dumped.damaged > 0 { Verdict::Damaged } else { Verdict::Sound })
 }
 

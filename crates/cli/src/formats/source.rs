@@ -2,6 +2,8 @@
 //!
 //! May touch stores, read-only. Knows nothing of formats.
 
+use std::cell::RefCell;
+
 use rollstore::{ColumnInfo, ErrorKind, Rollout, RolloutId, RolloutStore};
 
 use super::view::RolloutJson;
@@ -14,7 +16,9 @@ pub(crate) struct Source<'a> {
     /// The rollouts, in their order.
     pub(crate) ids: Vec<RolloutId>,
     /// The columns; `None` for all.
-    pub(crate) columns: Option<&'a [String]>,
+    columns: Option<&'a [String]>,
+    /// Those that no rollout had yet.
+    unmet: RefCell<Vec<&'a str>>,
 }
 
 /// What is known of a rollout that is to be dumped.
@@ -26,7 +30,17 @@ pub(super) enum Found {
     Damaged(String),
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    pub(crate) fn new(store: &'a RolloutStore, ids: Vec<RolloutId>, columns: Option<&'a [String]>) -> Self {
+        let unmet = columns.unwrap_or_default().iter().map(String::as_str).collect();
+        Self { store, ids, columns, unmet: RefCell::new(unmet) }
+    }
+
+    /// Columns that were asked for and that no rollout has which was dumped.
+    pub(crate) fn unmet(&self) -> Vec<&'a str> {
+        self.unmet.borrow().clone()
+    }
+
     pub(super) fn get(&self, id: RolloutId) -> Outcome<Found> {
         match self.store.get(id) {
             Ok(Some(rollout)) => Ok(Found::Rollout(Box::new(rollout))),
@@ -50,6 +64,7 @@ impl Source<'_> {
     }
 
     fn takes(&self, column: &str) -> bool {
+        self.unmet.borrow_mut().retain(|name| *name != column);
         self.columns.is_none_or(|columns| columns.iter().any(|name| name == column))
     }
 
