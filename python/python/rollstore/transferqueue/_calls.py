@@ -175,8 +175,11 @@ def _value(tree: Tree, content: Bytes) -> Any:
 
 def _bytes_of(value: Any) -> int:
     """About how much a value takes. What is no array is guessed: it only decides where a large put is split."""
-    size: int = getattr(value, "nbytes", 0) if not getattr(value, "is_nested", False) else value.values().nbytes
-    return size or (len(value) if isinstance(value, (str, bytes)) else 256)
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.itemsize
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return len(value) if isinstance(value, (str, bytes)) else 256
 
 
 def _numel(shape: tuple[int, ...]) -> int:
