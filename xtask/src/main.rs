@@ -8,6 +8,7 @@ mod counts;
 mod coverage;
 mod filesystems;
 mod python;
+mod ray;
 mod report;
 mod trl;
 
@@ -19,6 +20,7 @@ const USAGE: &str = "\
 usage: cargo xtask test [ARGUMENTS OF CARGO TEST]
        cargo xtask test-python [ARGUMENTS OF PYTEST]
        cargo xtask test-trl [ARGUMENTS OF PYTEST]
+       cargo xtask test-ray [ARGUMENTS OF PYTEST]
        cargo xtask test-report [ARGUMENTS OF PYTEST]
        cargo xtask bench-python
        cargo xtask bench-python-peers [--quick] [--save]
@@ -41,6 +43,10 @@ test-trl
       Builds the Python package and tests its trainer for TRL with the real torch, transformers, accelerate and trl, on the CPU,
       in another environment under target/: about 600 MB are installed once. It fails where it cannot install; on Linux
       it takes a C compiler and readelf, too. ROLLSTORE_TRL names another version of trl than the one that is known to do.
+test-ray
+      Builds the Python package and tests what runs on Ray, the storage backend for TransferQueue and the sharded service, with the
+      real ray, torch and TransferQueue, on the CPU, in another environment under target/: about 900 MB are installed once. It takes
+      what test-trl takes.
 test-report
       Opens the pages of \"rollstore report\" in chromium, headless, and checks what is drawn. It installs chromium and its
       driver by apt-get where they are missing, and fails where it cannot.
@@ -78,6 +84,7 @@ fn main() -> ExitCode {
         Some("test") => test(&arguments.collect::<Vec<_>>()),
         Some("test-python") => python::test(&arguments.collect::<Vec<_>>()),
         Some("test-trl") => trl::test(&arguments.collect::<Vec<_>>()),
+        Some("test-ray") => ray::test(&arguments.collect::<Vec<_>>()),
         Some("test-report") => report::test(&arguments.collect::<Vec<_>>()),
         Some("bench-python") => python::bench(),
         Some("bench-python-peers") => python::bench_peers(&arguments.collect::<Vec<_>>()),

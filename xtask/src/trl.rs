@@ -81,7 +81,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
 }
 
 /// Compiled modules are kept: compiling those of torch and transformers takes longer than most tests.
-fn interpreter(environment: &Environment) -> Command {
+pub(crate) fn interpreter(environment: &Environment) -> Command {
     let mut command = environment.command("python");
     command.env_remove("PYTHONDONTWRITEBYTECODE");
     command

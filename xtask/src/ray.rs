@@ -1,0 +1,39 @@
+//! What runs on Ray: the storage backend for `TransferQueue` and the sharded service, tested with the real ray, torch and
+//! `TransferQueue`, on the CPU, in an environment of its own.
+//!
+//! May touch Python, its package installers, a C compiler and the build directory. Starts Ray on this machine, and leaves none of it.
+//!
+//! Always true: what cannot be installed is a failure, never a skipped test.
+
+use crate::{root, run, trl};
+
+/// The set of versions that is tested. A newer `TransferQueue` is a change of its own: what its controller holds is promised nowhere.
+const PACKAGES: [&str; 10] = [
+    "torch==2.15.0",
+    "ray==2.60.0",
+    "TransferQueue==0.1.11",
+    "numpy>=1.24",
+    "ml_dtypes>=0.4",
+    "pyarrow>=14",
+    "psutil>=5.9",
+    "pytest>=8",
+    "maturin>=1.9,<2",
+    "pyright[nodejs]>=1.1.400",
+];
+
+/// Builds the package, runs the tests of what runs on Ray, and checks its types. `extra` goes to pytest, alone then.
+pub(crate) fn test(extra: &[String]) -> Result<(), String> {
+    let package = root().join("python");
+    let check =
+        "import ray, torch, transfer_queue; print('ray', ray.__version__, 'TransferQueue', transfer_queue.__version__)";
+    let environment = trl::prepare(&root().join("target").join("ray-tests"), &PACKAGES, check)?;
+    // The profile of the tests: what they share with the library's own is built once.
+    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    run(trl::interpreter(&environment).args(["-m", "pytest", "tests_ray"]).args(extra).current_dir(&package))?;
+    if !extra.is_empty() {
+        return Ok(());
+    }
+    let mut types = environment.command("pyright");
+    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "tests_ray"]);
+    run(types.current_dir(&package))
+}
