@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .._arrays import I64, Rows
-from ._values import KIND, Blobs, Bytes, CannotHoldError, Tree, decode, dtype_of, encode, tensor_bytes, tensor_of, torch, why_not_plain
+from ._values import KIND, Blobs, Bytes, CannotHoldError, Tree, decode, dtype_of, encode, is_tensor, tensor_bytes, tensor_of, torch, why_not_plain
 
 Sample: TypeAlias = "int | str"
 """What comes before the ``@`` of a key: TransferQueue's global index."""
@@ -100,11 +100,9 @@ def rows_of_field(samples: list[Sample], field: str, values: list[Any]) -> tuple
 
 def values_of_field(trees: list[Tree], content: Bytes, lens: I64) -> list[Any]:
     """The values again, from trees and blobs. They are the caller's own to write to; tensors of one field share one memory."""
-    kinds = {(tree[KIND], tree["dtype"]) if isinstance(tree, dict) and "dtype" in tree else None for tree in trees}
-    first = next(iter(kinds), None)
-    if len(kinds) == 1 and first is not None and first[0] == "tensor":
+    if all(map(is_tensor, trees)) and len({tree["dtype"] for tree in trees}) == 1:
         shapes = [tuple[int, ...](tree["shape"]) for tree in trees]
-        whole = tensor_of(np.array(content, copy=True), first[1], [-1] if content.size else [0])
+        whole = tensor_of(np.array(content, copy=True), trees[0]["dtype"], [sum(map(_numel, shapes))])
         parts = whole.split([_numel(shape) for shape in shapes])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
     ends = np.cumsum(lens)
@@ -168,8 +166,10 @@ def _rows(dtype: str, values: npt.NDArray[Any], lens: I64) -> Rows:
 
 def _value(tree: Tree, content: Bytes) -> Any:
     blobs = Blobs(content)
-    if isinstance(tree, dict) and tree.get(KIND) == "long":
-        tree = json.loads(blobs.take(tree["size"]).tobytes())
+    if isinstance(tree, dict):
+        members = cast("dict[str, Any]", tree)
+        if members.get(KIND) == "long":
+            return decode(json.loads(blobs.take(members["size"]).tobytes()), blobs)
     return decode(tree, blobs)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._calls import Origin, tags_of
+from ._calls import Origin, Sample, tags_of
 from ._client import RollstoreClient
 from ._modules import module
 
@@ -50,7 +50,7 @@ class RollstoreManager(KVStorageManager):
             return
         names = sorted(data.keys())
         values = iter(self._generate_values(data))
-        samples: dict[int | str, dict[str, Any]] = {index: {} for index in indexes}
+        samples: dict[Sample, dict[str, Any]] = {index: {} for index in indexes}
         for name in names:
             for index in indexes:
                 samples[index][name] = next(values)
@@ -58,20 +58,18 @@ class RollstoreManager(KVStorageManager):
         schema = module("transfer_queue.metadata").extract_field_schema(data)
         await self.notify_data_update(metadata.partition_ids[0], indexes, schema, {})
 
-    def _put(self, samples: dict[int | str, dict[str, Any]], metadata: BatchMeta) -> None:
+    def _put(self, samples: dict[Sample, dict[str, Any]], metadata: BatchMeta) -> None:
         partition, indexes = metadata.partition_ids[0], metadata.global_indexes
         controller = ray.get_actor(CONTROLLER, namespace="transfer_queue")
         keys: list[str | None] = ray.get(controller.kv_retrieve_keys.remote(indexes, partition)) or [None] * len(indexes)
-        origins = {
+        origins: dict[Sample, Origin] = {
             index: Origin(partition, key, tags_of(index, tags))
             for index, key, tags in zip(indexes, keys, metadata.custom_meta, strict=True)
         }
-        self.storage_client.put_samples(samples, dict(origins))
+        self.storage_client.put_samples(samples, origins)
 
     async def get_data(self, metadata: BatchMeta) -> Any:
         """The fields of a batch."""
-        if not metadata.field_names:
-            return await super().get_data(metadata)
         keys = self._generate_keys(metadata.field_names, metadata.global_indexes)
         return self._merge_tensors_to_tensordict(metadata, await _elsewhere(self.storage_client.get, keys))
 

@@ -96,7 +96,8 @@ def connect(settings: Settings) -> Owner:
         return Samples(settings)
     if not ray.is_initialized():
         raise RuntimeError("Ray is not initialised: call ray.init() before a client of a store that another process owns")
-    return RemoteOwner(ray.get_actor(settings.owner.name, namespace=settings.owner.namespace), settings.calls)
+    remote: Any = RemoteOwner(ray.get_actor(settings.owner.name, namespace=settings.owner.namespace), settings.calls)
+    return remote
 
 
 def _end_earlier() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ._modules import module
-from ._values import KIND, Blobs, Tree, decode, torch
-
 import numpy as np
+
+from ._modules import module
+from ._values import Blobs, Tree, decode, is_tensor, torch
 
 if TYPE_CHECKING:
     from ._surface import Controller
@@ -58,7 +58,7 @@ class _Sample:
 
 def _adopt_field(partition: Any, field: str, trees: dict[int, Tree]) -> None:
     """Says that a field is there, as the puts did."""
-    tensors = {index: tree for index, tree in trees.items() if isinstance(tree, dict) and tree.get(KIND) == "tensor"}
+    tensors = {index: tree for index, tree in trees.items() if is_tensor(tree)}
     others = [index for index in trees if index not in tensors]
     if tensors:
         _produced(partition, list(tensors), field, _tensor_schema(tensors))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, TypeAlias, cast
 
@@ -42,22 +42,23 @@ class CannotHoldError(TypeError):
 
 def encode(value: Any, blobs: list[Bytes]) -> Tree:
     """The tree of a value; its arrays' bytes are appended to ``blobs``. Raises :class:`CannotHoldError`."""
-    if isinstance(value, torch.Tensor):
+    kind = cast("Any", type(value))
+    if issubclass(kind, torch.Tensor):
         return _encode_tensor(value, blobs)
-    if isinstance(value, np.ndarray):
-        return _encode_array(cast("npt.NDArray[Any]", value), blobs)
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.ndarray):
+        return _encode_array(value, blobs)
+    if issubclass(kind, np.generic):
         return _encode_scalar(value)
-    kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
         return value if math.isfinite(value) else {KIND: "float", "hex": struct.pack("<d", value).hex()}
     if kind is bytes:
-        return _blob("bytes", np.frombuffer(value, np.uint8), blobs)
-    # What a stack of values of TransferQueue's TensorDict turns into: a list that remembers where it came from.
-    if kind is list or (isinstance(value, list) and kind.__name__ == "LinkedList"):
-        return [encode(one, blobs) for one in cast("list[Any]", value)]
+        blobs.append(np.frombuffer(value, np.uint8))
+        return {KIND: "bytes", "size": len(value)}
+    # What a stack of values in a TensorDict turns into: a list that remembers where it came from.
+    if kind is list or kind.__name__ == "LinkedList":
+        return [encode(one, blobs) for one in value]
     if kind is tuple:
         return {KIND: "tuple", "of": [encode(one, blobs) for one in value]}
     if kind is dict:
@@ -71,7 +72,7 @@ def _encode_dict(value: dict[Any, Any], blobs: list[Bytes]) -> Tree:
     return {KIND: "dict", "of": [[encode(key, blobs), encode(one, blobs)] for key, one in value.items()]}
 
 
-def _encode_scalar(value: np.generic) -> Tree:
+def _encode_scalar(value: Any) -> Tree:
     if isinstance(value, np.str_):
         return {KIND: "numpy.str", "of": str(value)}
     if isinstance(value, np.bytes_):
@@ -87,7 +88,7 @@ def _encode_array(value: npt.NDArray[Any], blobs: list[Bytes]) -> Tree:
         raise CannotHoldError(value)
     shape = list(value.shape)
     if value.dtype.kind == "O":
-        return {KIND: "objects", "shape": shape, "of": [encode(one, blobs) for one in value.flat]}
+        return {KIND: "objects", "shape": shape, "of": [encode(one, blobs) for one in value.reshape(-1).tolist()]}
     dtype = _dtype_name(value.dtype)
     if dtype is None:
         raise CannotHoldError(value, f" of {value.dtype}")
@@ -132,22 +133,17 @@ def array_bytes(value: npt.NDArray[Any]) -> Bytes:
     return flat.view(np.uint8) if flat.nbytes else np.empty(0, np.uint8)
 
 
-def _dtype_name(dtype: np.dtype[Any]) -> str | None:
+def _dtype_name(dtype: Any) -> str | None:
     """A name by which NumPy finds the type again; ``None`` where there is none."""
     if dtype.type.__module__ == "ml_dtypes":
-        return dtype.name
-    return dtype.str if dtype.kind in _ARRAY_KINDS else None
+        return str(dtype)
+    return str(dtype.str) if dtype.kind in _ARRAY_KINDS else None
 
 
 def _dtype_named(name: str) -> np.dtype[Any]:
     if name[0] not in "<>|":
         module("ml_dtypes")
     return np.dtype(name)
-
-
-def _blob(kind: str, content: Bytes, blobs: list[Bytes]) -> Tree:
-    blobs.append(content)
-    return {KIND: kind, "size": content.nbytes}
 
 
 class Blobs:
@@ -173,10 +169,15 @@ def decode(tree: Tree, blobs: Blobs) -> Any:
     if not isinstance(tree, dict):
         return tree
     members = cast("dict[str, Any]", tree)
-    kind = members.get(KIND)
+    kind: str | None = members.get(KIND)
     if kind is None:
         return {key: decode(one, blobs) for key, one in members.items()}
     return _DECODERS[kind](members, blobs)
+
+
+def is_tensor(tree: Tree) -> bool:
+    """Whether a tree is that of a plain tensor."""
+    return isinstance(tree, dict) and cast("dict[str, Any]", tree).get(KIND) == "tensor"
 
 
 def tensor_of(content: Bytes, dtype: str, shape: Iterable[int]) -> Any:
@@ -192,16 +193,18 @@ def tensor_size(members: dict[str, Any]) -> int:
 
 
 def _decode_array(members: dict[str, Any], blobs: Blobs) -> npt.NDArray[Any]:
-    dtype, shape = _dtype_named(members["dtype"]), tuple(members["shape"])
+    dtype: Any = _dtype_named(members["dtype"])
+    shape = tuple[int, ...](members["shape"])
     size = prod(shape) * dtype.itemsize
-    return blobs.take(size).view(dtype).reshape(shape) if size else np.empty(shape, dtype)
+    array: npt.NDArray[Any] = blobs.take(size).view(dtype).reshape(shape) if size else np.empty(shape, dtype)
+    return array
 
 
 def _decode_objects(members: dict[str, Any], blobs: Blobs) -> npt.NDArray[Any]:
-    array = np.empty(prod(members["shape"]), np.object_)
+    array: npt.NDArray[Any] = np.empty(prod(members["shape"]), np.object_)
     for place, one in enumerate(members["of"]):
         array[place] = decode(one, blobs)
-    return array.reshape(members["shape"])
+    return array.reshape(tuple[int, ...](members["shape"]))
 
 
 def _decode_nested(members: dict[str, Any], blobs: Blobs) -> Any:
@@ -209,7 +212,7 @@ def _decode_nested(members: dict[str, Any], blobs: Blobs) -> Any:
     return torch.nested.as_nested_tensor(parts, layout=getattr(torch, members["layout"]))
 
 
-_DECODERS: dict[str, Any] = {
+_DECODERS: dict[str, Callable[[dict[str, Any], Blobs], Any]] = {
     "float": lambda members, _: struct.unpack("<d", bytes.fromhex(members["hex"]))[0],
     "bytes": lambda members, blobs: blobs.take(members["size"]).tobytes(),
     "tuple": lambda members, blobs: tuple(decode(members["of"], blobs)),
