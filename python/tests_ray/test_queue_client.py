@@ -117,6 +117,7 @@ def test_a_call_that_is_none_is_refused(client: Any, call: Any, said: str) -> No
         ({"path": "queue"}, "must be an absolute path"),
         ({"path": "/queue", "durable": True}, "no setting 'durable'"),
         ({"path": "/queue", "durability": "maybe"}, "'synced' or 'buffered'"),
+        ({"path": "/queue", "recover": "no"}, "recover is 'no'"),
         ({"path": "/queue", "calls": 0}, "calls is 0"),
     ],
 )

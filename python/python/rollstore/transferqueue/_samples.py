@@ -123,7 +123,8 @@ class Samples:
 
     def clear_samples(self, samples: Sequence[Sample]) -> None:
         """Ends all fields of these samples; those that are not there are passed over."""
-        self.clear([(sample, name) for sample in samples for part in self._parts.get(sample, ()) for name in part.fields])
+        with self._changing:
+            self.clear([(sample, name) for sample in samples for part in self._parts.get(sample, ()) for name in part.fields])
 
     def clear_all(self) -> int:
         """Ends every sample, and returns how many rollouts that were."""

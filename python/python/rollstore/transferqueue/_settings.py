@@ -50,6 +50,8 @@ class Settings:
             raise InvalidError(f"path is {self.path!r}, it must be an absolute path: processes differ in their working directory")
         if self.durability not in ("synced", "buffered"):
             raise InvalidError(f"durability is {self.durability!r}, it must be 'synced' or 'buffered'")
+        if type(self.recover) is not bool:
+            raise InvalidError(f"recover is {self.recover!r}, it must be true or false")
         for name in ("call_bytes", "calls"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
