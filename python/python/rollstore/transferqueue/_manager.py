@@ -38,6 +38,7 @@ class RollstoreManager(KVStorageManager):
 
     def __init__(self, controller_info: Any, config: Any, zmq_context: Any = None) -> None:
         super().__init__(controller_info, {**dict(config or {}), "client_name": CLIENT}, zmq_context=zmq_context)
+        self._controller: Any = None
 
     async def put_data(self, data: Any, metadata: BatchMeta, data_parser: Callable[[Any], Any] | None = None) -> None:
         """Stores the fields of a batch, and then says that they are there."""
@@ -48,23 +49,30 @@ class RollstoreManager(KVStorageManager):
             raise ValueError(f"the data has {data.batch_size[0]} rows, the metadata {len(indexes)} samples")
         if not indexes:
             return
-        names = sorted(data.keys())
-        values = iter(self._generate_values(data))
+        partition = metadata.partition_ids[0]
+        # Asked now, so that the answer is there when the values are.
+        keys = self._keys_of(partition, indexes)
         samples: dict[Sample, dict[str, Any]] = {index: {} for index in indexes}
-        for name in names:
+        values = iter(self._generate_values(data))
+        for name in sorted(data.keys()):
             for index in indexes:
                 samples[index][name] = next(values)
-        await _elsewhere(self._put, samples, metadata)
+        await _elsewhere(self._put, samples, metadata, keys)
         schema = module("transfer_queue.metadata").extract_field_schema(data)
-        await self.notify_data_update(metadata.partition_ids[0], indexes, schema, {})
+        await self.notify_data_update(partition, indexes, schema, {})
 
-    def _put(self, samples: dict[Sample, dict[str, Any]], metadata: BatchMeta) -> None:
-        partition, indexes = metadata.partition_ids[0], metadata.global_indexes
-        controller = ray.get_actor(CONTROLLER, namespace="transfer_queue")
-        keys: list[str | None] = ray.get(controller.kv_retrieve_keys.remote(indexes, partition)) or [None] * len(indexes)
+    def _keys_of(self, partition: str, indexes: list[int]) -> Any:
+        """The caller's keys of samples, as the controller will tell."""
+        if self._controller is None:
+            self._controller = ray.get_actor(CONTROLLER, namespace="transfer_queue")
+        return self._controller.kv_retrieve_keys.remote(indexes, partition)
+
+    def _put(self, samples: dict[Sample, dict[str, Any]], metadata: BatchMeta, asked: Any) -> None:
+        indexes = metadata.global_indexes
+        keys: list[str | None] = ray.get(asked) or [None] * len(indexes)
         origins: dict[Sample, Origin] = {
             index: Origin(partition, key, tags_of(index, tags))
-            for index, key, tags in zip(indexes, keys, metadata.custom_meta, strict=True)
+            for index, partition, key, tags in zip(indexes, metadata.partition_ids, keys, metadata.custom_meta, strict=True)
         }
         self.storage_client.put_samples(samples, origins)
 
