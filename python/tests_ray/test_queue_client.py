@@ -5,6 +5,7 @@ A client with the store in its own process stands for all: the same code runs in
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import rollstore
 import torch
 import transfer_queue
 from queue_client import client_of
-from rollstore.transferqueue._calls import batches
+from rollstore.transferqueue._calls import Origin, batches
 from transfer_queue.storage.clients.base import StorageClientFactory
 
 
@@ -93,6 +94,29 @@ def test_a_put_is_divided_between_samples_and_a_get_between_keys(tmp_path: Path)
     assert all(map(torch.equal, client.get(keys), values))
     assert len(client.owner.get([(row, "a") for row in range(7)], 1000).trees) == 2
     client.close()
+
+
+def test_an_index_that_means_another_sample_keeps_nothing_of_the_first(client: Any) -> None:
+    first, second = Origin("train", "first", {}), Origin("train", "second", {})
+    client.put_samples({3: {"a": 1, "b": 2}}, {3: first})
+    client.put_samples({3: {"c": 3}}, {3: first})
+    assert client.get(["3@a", "3@c"]) == [1, 3]
+    client.put_samples({3: {"b": 4}}, {3: second})
+    assert live(client) == {3: [("b",)]} and client.get(["3@b"]) == [4]
+
+
+def test_puts_go_on_when_a_full_disk_has_room_again(client: Any) -> None:
+    client.put(["0@a"], [torch.ones(10)])
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, unlimited[1]))
+    try:
+        with pytest.raises(rollstore.Error):
+            client.put(["0@a"], [torch.zeros(1 << 20)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert torch.equal(*client.get(["0@a", "0@a"])) and client.get(["0@a"])[0].tolist() == [1] * 10
+    client.put(["0@b"], ["more"])
+    assert client.get(["0@b"]) == ["more"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -25,7 +26,7 @@ from .. import _rollstore as native
 from .._arrays import Rows
 from .._batch import Batch
 from .._store import RolloutStore
-from ..errors import LockedError
+from ..errors import Error, LockedError, PoisonedError
 from ._calls import Found, Put, Sample, metadata_of
 from ._modules import module
 from ._settings import Settings
@@ -79,6 +80,7 @@ class Samples:
         # Held by whatever changes the store, so that places and store change together.
         self._changing = threading.RLock()
         self._store, self._parts = self._open()
+        self._is_read_only = False
 
     def put(self, put: Put) -> None:
         """Stores samples. What there was of the same fields ends, and all of a sample whose index means another one by now."""
@@ -87,14 +89,18 @@ class Samples:
         if put.origins is not None:
             places = [(origin.partition, origin.key) for origin in put.origins]
         metadata = metadata_of(put, time.time_ns())
-        with self._changing:
+        columns = {f"@{name}": rows for name, rows in zip(put.fields, put.columns, strict=True) if rows is not None}
+
+        def change() -> None:
             change = _Change()
             for sample, key, place in zip(put.samples, keys, places, strict=True):
                 self._end(change, sample, put.fields, place)
                 change.parts[sample].append(Part(native.id_from_key(key), tuple(put.fields), place))
-            with self._commit(change) as batch:
-                columns = {f"@{name}": rows for name, rows in zip(put.fields, put.columns, strict=True) if rows is not None}
-                _insert(batch, put.samples, keys, metadata, columns)
+            batch = self._begin(change)
+            _insert(batch, put.samples, keys, metadata, columns)
+            self._commit(batch, change)
+
+        self._writing(change)
 
     def get(self, keys: Sequence[tuple[Sample, str]], bytes_max: int) -> Found:
         """The values of the first keys, as many as take no more than so many bytes, one at least.
@@ -114,12 +120,14 @@ class Samples:
         fields: dict[Sample, list[str]] = {}
         for sample, name in keys:
             fields.setdefault(sample, []).append(name)
-        with self._changing:
+
+        def change() -> None:
             change = _Change()
             for sample, names in fields.items():
                 self._end(change, sample, names, None)
-            with self._commit(change):
-                pass
+            self._commit(self._begin(change), change)
+
+        self._writing(change)
 
     def clear_samples(self, samples: Sequence[Sample]) -> None:
         """Ends all fields of these samples; those that are not there are passed over."""
@@ -149,7 +157,7 @@ class Samples:
             try:
                 RolloutStore.restore(path, self._settings.path)
             finally:
-                self._store, self._parts = self._open()
+                self._reopen()
 
     def stats(self) -> dict[str, Any]:
         """Figures of the store, as ``RolloutStore.stats`` has them."""
@@ -158,6 +166,30 @@ class Samples:
     def close(self) -> None:
         """Closes the store."""
         self._store.close()
+
+    def _writing(self, change: Callable[[], None]) -> None:
+        """Makes a change. After a write that failed the store refuses more until it is opened again: the disk may have room by now."""
+        with self._changing:
+            if self._is_read_only:
+                self._reopen()
+            try:
+                change()
+            except PoisonedError:
+                self._reopen()
+                change()
+
+    def _reopen(self) -> None:
+        """Opens the store again, at least for reading."""
+        with suppress(PoisonedError):
+            # It is closed, and says that it could not seal its log.
+            self._store.close()
+        try:
+            self._store, self._parts = self._open()
+        except Error:
+            self._store = RolloutStore.open(self._settings.path, read_only=True)
+            self._is_read_only = True
+            raise
+        self._is_read_only = False
 
     def _open(self) -> tuple[RolloutStore, dict[Sample, list[Part]]]:
         """The store, and the parts that it holds."""
@@ -236,39 +268,26 @@ class Samples:
                 change.rewritten.append((sample, part.id, rest))
                 left.append(Part(native.id_from_key(part_key(sample, rest)), rest, part.place))
 
-    def _commit(self, change: _Change) -> _Commit:
-        """A batch that holds what a change ends and rewrites; what the block adds is committed with it."""
+    def _begin(self, change: _Change) -> Batch:
+        """A batch that holds what a change ends, and what it writes again."""
         batch = self._store.batch()
         if change.ended:
-            rewritten = self._store.get_many([id for _, id, _ in change.rewritten]) if change.rewritten else []
+            rollouts = self._store.get_many(np.array([id for _, id, _ in change.rewritten], np.uint64))
             batch.retire(change.ended, "superseded")
-            for (sample, _, rest), rollout in zip(change.rewritten, rewritten, strict=True):
-                _insert_rest(batch, sample, cast("native.Rollout", rollout), rest)
-        return _Commit(batch, lambda: self._settle(change))
+            for (sample, _, rest), rollout in zip(change.rewritten, rollouts, strict=True):
+                assert rollout is not None, "what lives cannot end while nothing else may change"
+                _insert_rest(batch, sample, rollout, rest)
+        return batch
 
-    def _settle(self, change: _Change) -> None:
+    def _commit(self, batch: Batch, change: _Change) -> None:
+        """Commits, if there is anything to; from then on the parts are where the change has them."""
+        if len(batch):
+            batch.commit()
         for sample, parts in change.parts.items():
             if parts:
                 self._parts[sample] = parts
             else:
                 self._parts.pop(sample, None)
-
-
-class _Commit:
-    """A batch that is committed at the end of the block, if there is anything in it; then its places hold."""
-
-    def __init__(self, batch: Batch, settle: Callable[[], None]) -> None:
-        self._batch = batch
-        self._settle = settle
-
-    def __enter__(self) -> Batch:
-        return self._batch
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            if len(self._batch):
-                self._batch.commit()
-            self._settle()
 
 
 def part_key(sample: Sample, fields: Sequence[str]) -> str:
