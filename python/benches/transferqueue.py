@@ -1,8 +1,8 @@
 """What a put and a get through TransferQueue cost with each of its backends, in one run, as ratios to its SimpleStorage.
 
 The guarantees differ: `Rollstore` returns from a put when it survives power loss, with `buffered` when it survives a killed process;
-`SimpleStorage` and `RayStore` keep values in memory, and lose them with their process. Every backend is started anew in each round, so
-that they stand beside each other in time; the fastest call of a size counts.
+`SimpleStorage` and `RayStore` keep values in memory, and lose them with their process. Every backend is started anew in each round,
+so that they stand beside each other in time; the fastest call of a size counts.
 
 Run it as `python benches/transferqueue.py [DIRECTORY]`, where the stores go.
 """

@@ -24,7 +24,12 @@ def local_ray() -> Iterator[Any]:
 
     begun = set(psutil.Process().children(recursive=True))
     ray.init(
-        address="local", num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", object_store_memory=256 << 20, log_to_driver=False
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=256 << 20,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
     )
     try:
         yield ray

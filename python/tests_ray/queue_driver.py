@@ -1,4 +1,4 @@
-"""A driver of its own: ``put PATH`` puts until it is killed and prints each key when its put returned; ``serve PATH`` prints what there is."""
+"""A driver of its own: ``put PATH`` puts until it is killed, and says when a round returned; ``serve PATH`` prints what there is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def put() -> None:
     for number in itertools.count():
         keys = [f"{number}-{row}" for row in range(ROWS)]
         fields = {"number": torch.full((ROWS, 1000), number), "text": [f"text of {key}" for key in keys]}
-        tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(fields, batch_size=ROWS), tags=[{"number": number}] * ROWS)
+        early = TensorDict(fields, batch_size=ROWS)
+        tq.kv_batch_put(keys=keys, partition_id="train", fields=early, tags=[{"number": number}] * ROWS)
         late = TensorDict({"reward": torch.full((ROWS,), number / 2)}, batch_size=ROWS)
         tq.kv_batch_put(keys=keys, partition_id="train", fields=late)
         if number % 3 == 2:
@@ -35,9 +36,8 @@ def serve() -> None:
     tags = tq.kv_list("train")["train"]
     whole = {}
     for key, tag in tags.items():
-        try:
-            found = tq.kv_batch_get(keys=[key], partition_id="train", select_fields=["number", "reward", "text"])
-        except ValueError:
+        found = tq.kv_batch_get(keys=[key], partition_id="train")
+        if "reward" not in found.keys():
             continue  # The kill came between the two puts.
         numbers = set(found["number"].unbind()[0].tolist())
         whole[key] = [tag["number"], sorted(numbers), found["reward"].flatten().tolist(), list(found["text"])]
@@ -46,7 +46,12 @@ def serve() -> None:
 
 if __name__ == "__main__":
     ray.init(
-        address="local", num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", object_store_memory=256 << 20, log_to_driver=False
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=256 << 20,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
     )
     tq.init(OmegaConf.create({"backend": {"storage_backend": "Rollstore", "Rollstore": {"path": sys.argv[2]}}}))
     {"put": put, "serve": serve}[sys.argv[1]]()

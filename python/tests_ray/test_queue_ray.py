@@ -1,4 +1,4 @@
-"""TransferQueue with the backend: a real controller, a real owner, clients in several processes, through TransferQueue's own interface.
+"""TransferQueue with the backend: a real controller and owner, clients in several processes, through TransferQueue's own interface.
 
 One Ray for all tests; each has a partition of its own.
 """

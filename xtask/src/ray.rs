@@ -5,7 +5,7 @@
 //!
 //! Always true: what cannot be installed is a failure, never a skipped test.
 
-use crate::{root, run, trl};
+use crate::{root, run, target, trl};
 
 /// The set of versions that is tested. A newer `TransferQueue` is a change of its own: what its controller holds is promised nowhere.
 const PACKAGES: [&str; 10] = [
@@ -26,7 +26,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let package = root().join("python");
     let check =
         "import ray, torch, transfer_queue; print('ray', ray.__version__, 'TransferQueue', transfer_queue.__version__)";
-    let environment = trl::prepare(&root().join("target").join("ray-tests"), &PACKAGES, check)?;
+    let environment = trl::prepare(&target().join("ray-tests"), &PACKAGES, check)?;
     // The profile of the tests: what they share with the library's own is built once.
     run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
     run(trl::interpreter(&environment).args(["-m", "pytest", "tests_ray"]).args(extra).current_dir(&package))?;

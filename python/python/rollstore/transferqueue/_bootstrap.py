@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 def initialize(conf: Any) -> dict[str, Any]:
     """Starts the owner, and returns what keeps it alive.
 
-    Raises :class:`rollstore.InvalidError`, a ``ValueError``, for settings that do not fit, and ``RuntimeError`` where the store cannot be opened.
+    Raises :class:`rollstore.InvalidError`, a ``ValueError``, for settings that do not fit, and ``RuntimeError`` where the store
+    cannot be opened.
     """
     section = conf.backend.get(BACKEND)
     settings = settings_of(section)

@@ -13,14 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from .._arrays import I64, Rows
-from ._values import KIND, Blobs, Bytes, CannotHoldError, Tree, decode, dtype_of, encode, is_tensor, tensor_bytes, tensor_of, torch, why_not_plain
+from ._values import (
+    KIND,
+    Blobs,
+    Bytes,
+    CannotHoldError,
+    Tree,
+    decode,
+    dtype_of,
+    encode,
+    is_tensor,
+    tensor_bytes,
+    tensor_of,
+    torch,
+    why_not_plain,
+)
 
 Sample: TypeAlias = "int | str"
 """What comes before the ``@`` of a key: TransferQueue's global index."""
 
 TREE_BYTES_MAX = 4096
-"""Longest tree that lies in a rollout's metadata, in bytes of JSON, where ``rollstore get`` shows it and every read parses it. A longer
-one lies before its blobs."""
+"""Longest tree that lies in a rollout's metadata, in bytes of JSON, where ``rollstore get`` shows it and every read parses it. A
+longer one lies before its blobs."""
 
 _COLUMN_TYPES = {
     "float32": np.float32,
@@ -126,7 +140,8 @@ def batches(put: dict[Sample, dict[str, Any]], bytes_max: int) -> Iterator[tuple
 
 
 def metadata_of(put: Put, at: int) -> list[bytes]:
-    """What a rollout says of itself, for each sample: enough to read it without anything else. ``at`` is when, in nanoseconds of 1970."""
+    """What a rollout says of itself, for each sample: enough to read it without anything else. ``at`` is when, in nanoseconds since
+    1970."""
     made: list[bytes] = []
     for row, sample in enumerate(put.samples):
         head: dict[str, Any] = {"sample": sample, "at": at}
@@ -145,7 +160,7 @@ def tags_of(sample: Sample, tags: dict[str, Any]) -> dict[str, Any]:
     except CannotHoldError as error:
         raise TypeError(f"a tag of sample {sample} {error}") from None
     if blobs:
-        raise TypeError(f"the tags of sample {sample} hold an array; tags hold numbers, strings, lists and dicts, fields hold arrays")
+        raise TypeError(f"the tags of sample {sample} hold an array or bytes, which belong into fields")
     return tree
 
 

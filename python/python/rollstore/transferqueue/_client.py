@@ -18,8 +18,8 @@ else:
 class RollstoreClient(StorageKVClient):
     """A client of TransferQueue whose values lie in a store: what :meth:`put` returned from is there after a crash.
 
-    Its configuration is the section ``Rollstore``. With ``owner``, which ``transfer_queue.init`` adds, it calls the process that has the
-    store open; without one it opens the store itself, for use in a single process. It may be used from any thread.
+    Its configuration is the section ``Rollstore``. With ``owner``, which ``transfer_queue.init`` adds, it calls the process that has
+    the store open; without one it opens the store itself, for use in a single process. It may be used from any thread.
     """
 
     def __init__(self, config: Any) -> None:
@@ -53,8 +53,8 @@ class RollstoreClient(StorageKVClient):
             self.owner.put(Put(some, known, fields, [trees for trees, _ in encoded], [rows for _, rows in encoded]))
 
     def get(self, keys: list[str], shapes: Any = None, dtypes: Any = None, custom_backend_meta: Any = None) -> list[Any]:
-        """The values of these keys, in their order, equal in type, dtype and bits. They are the caller's own: tensors of one field and
-        call share one memory, in which nothing else lies.
+        """The values of these keys, in their order, equal in type, dtype and bits. They are the caller's own: tensors of one field
+        and call share one memory, in which nothing else lies.
 
         What the store knows of shapes and types is not asked for: the other arguments are not looked at.
 

@@ -28,8 +28,8 @@ _FOLDER = "rollstore"
 
 
 class RollstoreManager(KVStorageManager):
-    """TransferQueue's manager of key-value clients, which also tells the store what the controller knows of a sample: the partition, the
-    caller's key and the tags that come with a put. That is what :mod:`._recovery` hands back to a new controller.
+    """TransferQueue's manager of key-value clients, which also tells the store what the controller knows of a sample: the partition,
+    the caller's key and the tags that come with a put. That is what :mod:`._recovery` hands back to a new controller.
 
     The event loop goes on while the store works.
     """
@@ -82,11 +82,11 @@ class RollstoreManager(KVStorageManager):
         return self._merge_tensors_to_tensordict(metadata, await _elsewhere(self.storage_client.get, keys))
 
     async def clear_data(self, metadata: BatchMeta) -> None:
-        """Ends the samples of a batch, with all their fields: the controller forgets whole samples, whatever fields it was told of."""
+        """Ends the samples of a batch, with all their fields: the controller forgets whole samples, whatever fields are named."""
         await _elsewhere(self.storage_client.owner.clear_samples, metadata.global_indexes)
 
     async def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Saves the store with a checkpoint of TransferQueue: by links where both are on one file system, so that it costs no copy."""
+        """Saves the store with a checkpoint of TransferQueue: by links, without a copy, where both are on one file system."""
         await _elsewhere(self.storage_client.owner.checkpoint, str(Path(checkpoint_dir).absolute() / _FOLDER))
 
     async def load_checkpoint(self, checkpoint_dir: str) -> None:

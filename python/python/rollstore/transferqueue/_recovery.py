@@ -1,8 +1,8 @@
 """What TransferQueue's controller knows lies in its memory alone. A new one is told again what the store has.
 
-Each sample comes back under the index that it had, in its partition, with its key, its tags and its fields: as put and not consumed. Indexes
-that nobody has are not handed out again, so that groups of neighbouring indexes never mix two runs. Which task had consumed
-what is not known: only a checkpoint of TransferQueue has that.
+Each sample comes back under the index that it had, in its partition, with its key, its tags and its fields: as put and not consumed.
+Indexes that nobody has are not handed out again, so that groups of neighbouring indexes never mix two runs. Which task had
+consumed what is not known: only a checkpoint of TransferQueue has that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def adopt(controller: Controller, records: list[bytes]) -> int:
                 partition.revert_keys_mapping[index] = samples[index].key
         partition.set_custom_meta({index: samples[index].tags for index in indexes})
         for field in sorted({field for sample in samples.values() for field in sample.fields}):
-            _adopt_field(partition, field, {index: samples[index].fields[field] for index in indexes if field in samples[index].fields})
+            trees = {index: samples[index].fields[field] for index in indexes if field in samples[index].fields}
+            _adopt_field(partition, field, trees)
     return sum(map(len, partitions.values()))
 
 
@@ -78,4 +79,4 @@ def _tensor_schema(trees: dict[int, Tree]) -> dict[str, Any]:
 
 def _produced(partition: Any, indexes: list[int], field: str, schema: dict[str, Any]) -> None:
     if not partition.update_production_status(indexes, [field], {field: schema}):
-        raise RuntimeError(f"TransferQueue's controller refused field {field!r} of partition {partition.partition_id!r}; its log says why")
+        raise RuntimeError(f"TransferQueue's controller refused {field!r} of partition {partition.partition_id!r}; its log says why")

@@ -1,7 +1,7 @@
 """Samples of TransferQueue in a store.
 
-What one put brings of one sample is one rollout: a field is a column ``@field``, and what is no array lies in the metadata. Fields that
-come later, in a put of their own, are another rollout of the same group, since the columns of a rollout never change.
+What one put brings of one sample is one rollout: a field is a column ``@field``, and what is no array lies in the metadata. Fields
+that come later, in a put of their own, are another rollout of the same group, since the columns of a rollout never change.
 
 Always true:
 - Each field of a sample is in exactly one live rollout. What a put overwrites ends in the commit that brings the new.
@@ -168,7 +168,8 @@ class Samples:
         self._store.close()
 
     def _writing(self, change: Callable[[], None]) -> None:
-        """Makes a change. After a write that failed the store refuses more until it is opened again: the disk may have room by now."""
+        """Makes a change. After a write that failed the store refuses more until it is opened again: by now the disk may have
+        room."""
         with self._changing:
             if self._is_read_only:
                 self._reopen()

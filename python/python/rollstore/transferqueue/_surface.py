@@ -6,7 +6,6 @@ TransferQueue is read against one page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 
@@ -52,7 +51,3 @@ class Controller:
 
     partitions: dict[str, Any]
     index_manager: Any
-
-
-Registered = Callable[[str], Callable[[Any], Any]]
-"""What registers a class or function under a name."""

@@ -1,7 +1,7 @@
 """Values as text and bytes, and back: equal in type, dtype and bits. No pickle: what is read from a disk is never run.
 
-A value becomes a *tree*, which is JSON, and *blobs*, the bytes of its arrays in the order in which the tree names them. What JSON has
-is itself in the tree; anything else is an object with the member ``"~"``, which says what it is.
+A value becomes a *tree*, which is JSON, and *blobs*, the bytes of its arrays in the order in which the tree names them. What JSON
+has is itself in the tree; anything else is an object with the member ``"~"``, which says what it is.
 """
 
 from __future__ import annotations
