@@ -91,7 +91,7 @@ class Samples:
         metadata = metadata_of(put, time.time_ns())
         columns = {f"@{name}": rows for name, rows in zip(put.fields, put.columns, strict=True) if rows is not None}
 
-        def change() -> None:
+        def write() -> None:
             change = _Change()
             for sample, key, place in zip(put.samples, keys, places, strict=True):
                 self._end(change, sample, put.fields, place)
@@ -100,7 +100,7 @@ class Samples:
             _insert(batch, put.samples, keys, metadata, columns)
             self._commit(batch, change)
 
-        self._writing(change)
+        self._writing(write)
 
     def get(self, keys: Sequence[tuple[Sample, str]], bytes_max: int) -> Found:
         """The values of the first keys, as many as take no more than so many bytes, one at least.
@@ -121,13 +121,13 @@ class Samples:
         for sample, name in keys:
             fields.setdefault(sample, []).append(name)
 
-        def change() -> None:
+        def write() -> None:
             change = _Change()
             for sample, names in fields.items():
                 self._end(change, sample, names, None)
             self._commit(self._begin(change), change)
 
-        self._writing(change)
+        self._writing(write)
 
     def clear_samples(self, samples: Sequence[Sample]) -> None:
         """Ends all fields of these samples; those that are not there are passed over."""
@@ -167,17 +167,17 @@ class Samples:
         """Closes the store."""
         self._store.close()
 
-    def _writing(self, change: Callable[[], None]) -> None:
+    def _writing(self, write: Callable[[], None]) -> None:
         """Makes a change. After a write that failed the store refuses more until it is opened again: by now the disk may have
         room."""
         with self._changing:
             if self._is_read_only:
                 self._reopen()
             try:
-                change()
+                write()
             except PoisonedError:
                 self._reopen()
-                change()
+                write()
 
     def _reopen(self) -> None:
         """Opens the store again, at least for reading."""
