@@ -20,7 +20,7 @@ def table(store: Reading, ids: U64, columns: Sequence[str] | None) -> Any:
     import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs, reportMissingImports]
 
     arrow: Any = pa
-    rollouts = [store[int(id)] for id in ids]
+    rollouts = [store[int(id)] if found is None else found for id, found in zip(ids, store.get_many(ids), strict=True)]
     if columns is None:
         own = [name for name, *_ in rollouts[0].columns() if name not in WELL_KNOWN] if rollouts else []
         columns = [name for name in WELL_KNOWN if any(name in rollout for rollout in rollouts)] + own

@@ -46,7 +46,7 @@ class Batch:
 
     def __init__(self, store: Opened) -> None:
         self._store = store
-        self._operations: native.Batch | None = native.Batch()
+        self._operations: native.Batch | None = store._new_batch()
         self.committed: Committed | None = None
         """What the commit did, once it has."""
 

@@ -16,6 +16,9 @@ class Opened:
     def __init__(self, store: native.Store) -> None:
         self._store = store
 
+    def _new_batch(self) -> native.Batch:
+        return native.Batch()
+
     def check_open(self) -> None:
         """Raises :class:`InvalidError` where the store is closed."""
         self._store.get_many(np.empty(0, np.uint64))

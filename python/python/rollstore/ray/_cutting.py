@@ -1,0 +1,119 @@
+"""The coordinator's part in checkpoints: one cut through all shards, taken while no write runs.
+
+The stages are methods, in order: hold, complete, take, carry, publish. Killed in any of them the checkpoint before it counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .._store import RolloutStore
+from . import _cut, _remote
+from ._answers import Config, View
+from ._cut import Cut
+from ._errors import ShardUnavailableError
+from ._record import Record
+
+MISSING_MAX = 2.0
+"""Seconds that a cut waits for the missing parts of a write that some shards have done: its client sent them with the others, or has
+died."""
+
+ATTEMPTS_MAX = 5
+"""Cuts that are begun before the checkpoint fails, where actors restart again and again."""
+
+
+class Cutting:
+    """Checkpoints of all shards."""
+
+    path: Path
+    _config: Config
+    _lock: threading.RLock
+    _cut_lock: threading.Lock
+    _record: Record
+
+    def _opened(self) -> RolloutStore: ...
+
+    def _each(self, name: str, args: Sequence[tuple[Any, ...]]) -> list[Any]: ...
+
+    def _settle(self, *, again: bool = False) -> None: ...
+
+    def _view(self) -> View: ...
+
+    def _keep(self, record: Record) -> None: ...
+
+    def _all(self, name: str, *args: Any) -> list[Any]:
+        """Calls all shards side by side."""
+        return self._each(name, [args] * self._config.shards)
+
+    def _checkpoint(self, op: str, root: str) -> None:
+        with self._cut_lock:
+            if op in self._record.done:
+                return
+            _cut.check_root(root, self._record.service)
+            attempts = 0
+            while True:
+                cut = Cut.new(root)
+                cut.clear_others()
+                try:
+                    told = self._taken(cut)
+                    self._carry(cut)
+                    break
+                except ShardUnavailableError:
+                    # An actor restarted in the middle: what the others hold is no cut. Take another.
+                    attempts += 1
+                    if attempts == ATTEMPTS_MAX:
+                        raise
+            self._publish(cut, told)
+            with self._lock:
+                self._keep(self._record._replace(checkpoint=root).answered(op, None))
+            cut.clear_others()
+
+    def _taken(self, cut: Cut) -> dict[str, Any]:
+        """Takes the cut, and tells what it is of. No advance happens meanwhile."""
+        with self._lock:
+            self._settle(again=True)
+            try:
+                self._hold()
+                self._take(cut)
+            finally:
+                self._all("release")
+            return {"service": self._record.service, "shards": self._config.shards, "version": self._view().version}
+
+    def _hold(self) -> None:
+        """No write begins from here on, and none is done on some of its shards alone."""
+        done: dict[tuple[str, int], int] = defaultdict(int)
+        parts: dict[tuple[str, int], int] = {}
+        for remembered in self._all("hold"):
+            for op, count in remembered.items():
+                done[op] += 1
+                parts[op] = count
+        self._complete({op for op, count in parts.items() if done[op] < count})
+
+    def _complete(self, ops: set[tuple[str, int]]) -> None:
+        """Lets the missing parts of these writes through."""
+        if ops:
+            self._all("admit", ops, MISSING_MAX)
+
+    def _take(self, cut: Cut) -> None:
+        """Each store makes a checkpoint beside itself, of links."""
+        self._all("cut", cut.id)
+        self._opened().checkpoint(self._staged(cut))
+
+    def _carry(self, cut: Cut) -> None:
+        """Each checkpoint is brought to its place; writes run again."""
+        self._each("carry", [(cut.id, cut.shard(shard)) for shard in range(self._config.shards)])
+        _remote.put(self._staged(cut), cut.coordinator)
+        for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
+            shutil.rmtree(path)
+
+    def _publish(self, cut: Cut, told: dict[str, Any]) -> None:
+        """From here on the checkpoint is complete."""
+        cut.publish(told)
+
+    def _staged(self, cut: Cut) -> Path:
+        return self.path.with_name(f"{self.path.name}.{cut.id}")

@@ -1,0 +1,201 @@
+"""A shard's store: opening it, bringing it to the service's state, and the writes."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import _rollstore as native
+from .._store import RolloutStore
+from ..errors import InvalidError
+from . import _cut, _remote
+from ._answers import Config, Done, Join, OpId, Refused, View
+from ._errors import ShardLostError, ShardUnavailableError
+from ._ledger import Ledger, Totals
+from ._planned import Planned
+from ._versions import Versions
+
+HOLD_MAX = 60.0
+"""Seconds after which a shard writes again, though the checkpoint that held it did not end: its coordinator is gone."""
+
+STEPS_MAX = 4096
+"""Advances that a shard catches up with one by one. Who is further behind is rewound: everything is stale then, as it would be."""
+
+
+class Keeping:
+    """An open store that knows its place in the service. One write at a time: the ledger is part of each."""
+
+    def __init__(self, config: Config, shard: int, planned: Planned) -> None:
+        self._config, self._shard, self._planned = config, shard, planned
+        self.path = Path(config.path) / f"shard-{shard}"
+        self._lock = threading.RLock()
+        self._held_until = 0.0
+        self._admitted: set[tuple[str, int]] = set()
+        self._is_moving = False
+        self._store: RolloutStore | None = None
+        self._ledger: Ledger | None = None
+
+    @property
+    def store(self) -> RolloutStore:
+        if self._store is None:
+            raise ShardUnavailableError(f"shard {self._shard} has just started and is not open; call again")
+        return self._store
+
+    @property
+    def ledger(self) -> Ledger:
+        if self._ledger is None:
+            raise ShardUnavailableError(f"shard {self._shard} has just started and is not open; call again")
+        return self._ledger
+
+    def refusal(self, view: View) -> Refused | None:
+        """Why a call of this view is not begun."""
+        if self._ledger is None:
+            return Refused("unjoined")
+        here = self.ledger.view
+        if here == view and not self._is_moving:
+            return None
+        return Refused("behind" if here < view else "ahead")
+
+    def join(self, join: Join) -> View:
+        """Opens the store, and brings it to where the service is."""
+        with self._lock:
+            self._held_until = 0.0
+            if self._ledger is None:
+                self._ledger = self._opened(join)
+            ledger = self.ledger
+            if (ledger.service, ledger.shard, ledger.shards) != (join.service, self._shard, self._config.shards):
+                raise InvalidError(
+                    f"{self.path} is shard {ledger.shard} of {ledger.shards} of service {ledger.service}, wanted is shard "
+                    f"{self._shard} of {self._config.shards} of {join.service}; open it as what it is, or run 'rollstore reshard'"
+                )
+            if ledger.view > join.view:
+                raise InvalidError(
+                    f"shard {self._shard} is at {ledger.view}, the coordinator at {join.view}: its disk is of an earlier time; "
+                    "restore a checkpoint of the service"
+                )
+            if ledger.view != join.view:
+                # Until the ledger says so no reader may see what is committed under it.
+                self._is_moving = True
+                self._catch_up(join)
+                self._is_moving = False
+            return self.ledger.view
+
+    def _opened(self, join: Join) -> Ledger:
+        is_new = not self.path.exists()
+        if is_new and join.is_born:
+            if join.checkpoint is None:
+                raise ShardLostError(
+                    f"shard {self._shard} has no store at {self.path} any more, and there is no checkpoint to bring it back from",
+                    path=self.path,
+                )
+            _remote.bring_back(_cut.complete(join.checkpoint)[0].shard(self._shard), self.path)
+        self._store = RolloutStore.open(self.path, **self._config.options)
+        if is_new and not join.is_born:
+            ledger = Ledger.new(join.service, self._shard, self._config.shards)
+            self.store.set_cursor(ledger.to_bytes())
+            return ledger
+        cursor = self.store.cursor
+        if cursor is None:
+            # A kill came between the store and its first commit: it is as good as new.
+            ledger = Ledger.new(join.service, self._shard, self._config.shards)
+        else:
+            ledger = Ledger.from_bytes(cursor).settled(self.store.stats())
+        return ledger._replace(restored=ledger.restored + is_new)
+
+    def _catch_up(self, join: Join) -> None:
+        """Does the advances that it has not done, and the last rewind: each label is done once."""
+        store, ledger = self.store, self.ledger
+        missed = Versions(join.issued).after(ledger.versions.current)
+        if join.view.turn > ledger.turn or len(missed) > STEPS_MAX:
+            step, keep = join.rewind or (join.clock or 0, True)
+            if store.clock is None or store.clock < step:
+                store.advance_ref_version(step)
+            store.rewind(step, created_later="keep" if keep else "drop")
+            kl_versions = ledger.kl_versions.pushed(join.view.kl_version, store.kl_ref_version)
+            ledger = ledger._replace(turn=join.view.turn, kl_versions=kl_versions)
+        batch, step = native.Batch(), max(join.clock or 0, store.clock or 0)
+        kl_missed = list(range(ledger.kl_versions.current + 1, join.view.kl_version + 1))
+        for version in missed:
+            batch.advance_ref_version(step, version)
+        for _ in kl_missed:
+            batch.advance_kl_ref_version()
+        self._commit(batch, ledger._replace(moved=missed, kl_moved=kl_missed))
+
+    def _commit(self, batch: native.Batch, ledger: Ledger) -> tuple[int, int, list[tuple[int, int, int]]]:
+        """Commits operations and the ledger with them."""
+        batch.cursor(ledger.to_bytes())
+        lsn, retired, applied, _ = batch.commit(self.store._store)
+        self._ledger = ledger.settled(self.store.stats(), Done(lsn, retired, applied))
+        return lsn, retired, applied
+
+    def write(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
+        """Does a write, or tells what it did when it was sent before."""
+        with self._lock:
+            if self._ledger is None:
+                return Refused("unjoined")
+            done = self.ledger.found(op)
+            if done is not None:
+                return done
+            if time.monotonic() < self._held_until and (op.client, op.number) not in self._admitted:
+                return Refused("held")
+            refused = self.refusal(view)
+            if refused is not None:
+                return refused
+            batch = native.Batch()
+            lost = [self._planned.put(batch, operation, self.ledger) for operation in operations]
+            lsn, retired, applied = self._commit(batch, self.ledger.wrote(op, Totals.of(self.store.stats())))
+            done = Done(lsn, retired, self._planned.applied(operations, lost, applied))
+            self._ledger = self.ledger.answered(done)
+            return done
+
+    def hold(self) -> dict[tuple[str, int], int]:
+        """Lets no write begin from now on. Tells the writes that it remembers, and how many shards take part in each."""
+        with self._lock:
+            self._held_until, self._admitted = time.monotonic() + HOLD_MAX, set()
+            return {key: entry.parts for key, entry in self.ledger.entries.items()}
+
+    def admit(self, ops: set[tuple[str, int]], seconds: float) -> None:
+        """Waits until these writes are done here, whose other parts are done elsewhere; or for so long, if nobody sends them."""
+        self._admitted = ops
+        end = time.monotonic() + seconds
+        while not ops <= self.ledger.entries.keys() and time.monotonic() < end:
+            time.sleep(0.002)
+
+    def cut(self, id: str) -> None:
+        """Makes a checkpoint beside the store, of links."""
+        with self._lock:
+            self.store.checkpoint(self.staged(id))
+
+    def carry(self, id: str, target: str) -> None:
+        """Brings the checkpoint of a cut to its place, and forgets it here."""
+        staged = self.staged(id)
+        _remote.put(staged, target)
+        for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
+            shutil.rmtree(path)
+
+    def release(self) -> None:
+        """Lets writes begin again."""
+        self._held_until = 0.0
+
+    def staged(self, id: str) -> Path:
+        """Where the checkpoint of a cut lies until it is carried to its place."""
+        return self.path.with_name(f"{self.path.name}.{id}")
+
+    def restore(self, target: str) -> None:
+        """Brings the store back from a checkpoint."""
+        with self._lock:
+            self.close()
+            _remote.bring_back(target, self.path)
+
+    def close(self) -> None:
+        """Closes the store; a shard that is closed joins again."""
+        with self._lock:
+            self._ledger = None
+            self._planned.clear()
+            if self._store is not None:
+                self._store.close()
+                self._store = None

@@ -1,0 +1,122 @@
+"""What a shard knows beside its rollouts: at which of the service's versions it is, and which writes it has done.
+
+It is the cursor of the shard's store, and so lies in the same commit as what it tells of. A write that is sent again, after a kill
+between its commit and its answer, is found here and answered, and not done twice.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ._answers import Done, OpId, View
+from ._versions import Versions
+
+DONE_MAX = 1024
+"""Writes that are remembered, of all clients together. Those that have their answers go as their clients write on; this bounds what
+clients leave that end."""
+
+RETIRED = ("trained", "stale", "superseded", "evicted", "rewound", "other")
+
+
+class Totals(NamedTuple):
+    """What a store ever did, as it is counted on disk: what a write did is the difference."""
+
+    retired: int
+    computed: int
+    dropped: int
+
+    @staticmethod
+    def of(stats: dict[str, int]) -> Totals:
+        return Totals(sum(stats[f"retired_{reason}"] for reason in RETIRED), stats["computed"], stats["dropped"])
+
+
+class Entry(NamedTuple):
+    """A write that was done."""
+
+    parts: int
+    done: Done | None
+    """``None`` in the commit of the write itself, which cannot tell yet."""
+
+
+class Ledger(NamedTuple):
+    """The whole of it; every change makes a new one."""
+
+    service: str
+    shard: int
+    shards: int
+    turn: int
+    versions: Versions
+    kl_versions: Versions
+    entries: dict[tuple[str, int], Entry]
+    before: Totals
+    """The totals before the last write."""
+    moved: list[int]
+    """Ref versions of the service that the commit itself issues: which numbers the store gives to them it cannot tell yet."""
+    kl_moved: list[int]
+    """The same of the KL reference."""
+    restored: int
+    """How often the shard came back from a checkpoint because its disk was empty."""
+
+    @staticmethod
+    def new(service: str, shard: int, shards: int) -> Ledger:
+        """That of a new store."""
+        return Ledger(service, shard, shards, 0, Versions(), Versions(), {}, Totals(0, 0, 0), [], [], 0)
+
+    @property
+    def view(self) -> View:
+        """What the shard is at."""
+        return View(self.turn, self.versions.current, self.kl_versions.current)
+
+    def found(self, op: OpId) -> Done | None:
+        """What the write did, if it was done before."""
+        entry = self.entries.get((op.client, op.number))
+        return None if entry is None else entry.done
+
+    def wrote(self, op: OpId, before: Totals) -> Ledger:
+        """With a write that is being committed."""
+        kept = {key: entry for key, entry in self.entries.items() if key[0] != op.client or key[1] >= op.floor}
+        while len(kept) >= DONE_MAX:
+            del kept[next(iter(kept))]
+        kept[op.client, op.number] = Entry(op.parts, None)
+        return self._replace(entries=kept, before=before)
+
+    def answered(self, done: Done) -> Ledger:
+        """With what the last write did, as its client is told."""
+        key = next(reversed(self.entries))
+        return self._replace(entries={**self.entries, key: self.entries[key]._replace(done=done)})
+
+    def settled(self, stats: dict[str, int], done: Done | None = None) -> Ledger:
+        """With what its commit could not tell: after the commit, or, where a kill came between, at the opening. What the last write
+        did is known, or else what was counted since."""
+        entries = self.entries
+        if entries:
+            key = next(reversed(entries))
+            if entries[key].done is None:
+                now, before = Totals.of(stats), self.before
+                applied = (now.computed - before.computed, max(0, now.dropped - before.dropped), 0)
+                done = done or Done(stats["last_lsn"], now.retired - before.retired, [applied])
+                entries = {**entries, key: entries[key]._replace(done=done)}
+        versions = self.versions.issued(self.moved, stats["ref_version"])
+        kl_versions = self.kl_versions.issued(self.kl_moved, stats["kl_ref_version"])
+        return self._replace(entries=entries, versions=versions, kl_versions=kl_versions, moved=[], kl_moved=[])
+
+    def to_bytes(self) -> bytes:
+        told: dict[str, Any] = {
+            **self._asdict(),
+            "versions": self.versions.runs,
+            "kl_versions": self.kl_versions.runs,
+            "entries": [[*key, *entry] for key, entry in self.entries.items()],
+        }
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @staticmethod
+    def from_bytes(cursor: bytes) -> Ledger:
+        """As it was committed."""
+        told = json.loads(cursor)
+        entries = {
+            (client, number): Entry(parts, None if done is None else Done(done[0], done[1], [tuple(one) for one in done[2]]))
+            for client, number, parts, done in told["entries"]
+        }
+        versions = {name: Versions(told[name]) for name in ("versions", "kl_versions")}
+        return Ledger(**{**told, **versions, "before": Totals(*told["before"]), "entries": entries})

@@ -1,0 +1,234 @@
+"""The service."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import ray
+
+from .._store import RolloutStore
+from ..errors import InvalidError, LockedError, NotFoundError
+from . import _cut
+from ._answers import NAMESPACE, Config, shard_name
+from ._calls import Calls
+from ._coordinator import GROUPS as COORDINATOR_GROUPS
+from ._coordinator import Coordinator
+from ._gauges import waits_counter
+from ._handle import Handle
+from ._pressure import Pressure
+from ._shard import GROUPS as SHARD_GROUPS
+from ._shard import Shard
+
+ACTOR: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+"""What all actors of a service have: they come back, and calls to them are sent again. Each call is done once: see
+:class:`OpId`."""
+
+
+class RolloutService(RolloutStore):
+    """A store on the machines of a Ray cluster: :meth:`open` one, or :meth:`attach` to one. Its calls are those of
+    :class:`rollstore.RolloutStore`.
+
+    One actor for each shard owns an embedded store on its node's disk. Clients may be copied into tasks and actors.
+    """
+
+    _coordinator_class: type[Coordinator] = Coordinator
+    _shard_class: type[Shard] = Shard
+
+    def __init__(self, handle: Handle, name: str, limits: tuple[int, int, float], *, is_owner: bool) -> None:
+        super().__init__(handle)  # pyright: ignore[reportArgumentType]  # the one seam: it answers as the native half does
+        self.name = name
+        """The service's name, by which other jobs attach to it."""
+        self._handle, self._limits, self._is_owner = handle, limits, is_owner
+
+    @classmethod
+    def open(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        name: str = "rollstore",
+        shards: int | None = None,
+        nodes: Sequence[Mapping[str, Any]] | None = None,
+        detached: bool = False,
+        calls_in_flight: int = 64,
+        bytes_in_flight: int = 1 << 30,
+        timeout: float = 600.0,
+        update_lease: float = 60.0,
+        resume_step: int | None = None,
+        **options: Any,
+    ) -> RolloutService:
+        """Opens the stores in a directory of each node's own disk, and creates them where there are none.
+
+        Args:
+            path: the directory, on every node. Shard ``i`` lies in ``path/shard-i`` of its node.
+            name: the service's name in the cluster.
+            shards: the number of shards; that of the nodes unless given. It stays: ``rollstore reshard`` changes it.
+            nodes: where shards live: options of Ray actors that find one node each and find it again, as
+                ``{"resources": {"disk-a": 0.001}}`` or ``{"label_selector": {"disk": "a"}}``. Shard ``i`` goes to entry
+                ``i % len(nodes)``, the coordinator to the first. Unless given: the nodes that are there, by their addresses.
+            detached: whether the service outlives the job; :meth:`shutdown` ends it then.
+            calls_in_flight: calls to shards that this client has in flight at most; others wait.
+            bytes_in_flight: bytes of inserts and results that it has in flight at most.
+            timeout: seconds that a call waits for actors that are away before it raises :class:`ShardUnavailableError`.
+            update_lease: seconds after which a weight update ends, and advances, whose client gave no sign of life.
+            resume_step: the step that the trainer resumes at; a service that is further is refused.
+            options: those of :meth:`RolloutStore.open`, for every shard: ``window`` and so on.
+
+        Raises:
+            LockedError: a service of this name runs: attach to it.
+            InvalidError: another number of shards than there are.
+        """
+        return cls._start(path, name, shards, nodes, detached, (calls_in_flight, bytes_in_flight, timeout), update_lease, options, None, resume_step)
+
+    @classmethod
+    def _start(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        shards: int | None,
+        nodes: Sequence[Mapping[str, Any]] | None,
+        detached: bool,
+        limits: tuple[int, int, float],
+        lease: float,
+        options: dict[str, Any],
+        restore: str | None,
+        resume_step: int | None,
+    ) -> RolloutService:
+        if options.pop("read_only", False):
+            raise InvalidError("a service opens for writing; read a shard's own directory beside it")
+        places = [dict(node) for node in nodes] if nodes is not None else _nodes_here()
+        count = len(places) if shards is None else shards
+        if count < 1 or not places:
+            raise InvalidError(f"a service needs a shard and a node, here are {count} and {len(places)}")
+        config = Config(name, str(Path(path).absolute()), count, options, restore, secrets.token_hex(8), lease)
+        lifetime = {"lifetime": "detached"} if detached else {}
+        actors: list[Any] = []
+        wanted: list[tuple[str, type, Any, tuple[Any, ...]]] = [(name, cls._coordinator_class, COORDINATOR_GROUPS, (config,))]
+        wanted += [(shard_name(name, shard), cls._shard_class, SHARD_GROUPS, (config, shard)) for shard in range(count)]
+        try:
+            for place, (actor_name, kind, groups, args) in enumerate(wanted):
+                options_of = {**ACTOR, **lifetime, **places[max(place - 1, 0) % len(places)]}
+                made: Any = ray.remote(concurrency_groups=groups)(kind)
+                actors.append(made.options(name=actor_name, namespace=NAMESPACE, **options_of).remote(*args))
+        except ray.exceptions.ActorAlreadyExistsError as error:
+            _kill(actors)
+            raise LockedError(f"a service {name!r} runs in this cluster: attach to it, or shut it down ({error})") from None
+        try:
+            service = cls._client(name, limits, is_owner=not detached)
+            service._actors = actors
+            clock = service.clock
+            if resume_step is not None and clock is not None and clock > resume_step:
+                raise InvalidError(
+                    f"store is at step {clock}, the trainer resumes at {resume_step}; restore a checkpoint, or rewind to step "
+                    f"{resume_step} and keep or drop what came after"
+                )
+        except BaseException:
+            _kill(actors)
+            raise
+        return service
+
+    _actors: Sequence[Any] = ()
+    """Handles of who opened it: actors that are not detached live as long as these."""
+
+    @classmethod
+    def attach(
+        cls, name: str = "rollstore", *, calls_in_flight: int = 64, bytes_in_flight: int = 1 << 30, timeout: float = 600.0
+    ) -> RolloutService:
+        """A client of a service that runs in this cluster. Arguments are those of :meth:`open`; closing it ends nothing.
+
+        Raises :class:`NotFoundError` where there is none of this name.
+        """
+        return cls._client(name, (calls_in_flight, bytes_in_flight, timeout), is_owner=False)
+
+    @classmethod
+    def _client(cls, name: str, limits: tuple[int, int, float], *, is_owner: bool) -> RolloutService:
+        try:
+            coordinator: Any = ray.get_actor(name, NAMESPACE)
+        except ValueError:
+            raise NotFoundError(f"no service {name!r} runs in this cluster") from None
+        calls_max, bytes_max, timeout = limits
+        try:
+            config: Config = ray.get(coordinator.config.remote(), timeout=timeout)
+        except ray.exceptions.GetTimeoutError:
+            from ._errors import ShardUnavailableError
+
+            raise ShardUnavailableError(f"the coordinator of service {name!r} did not answer within {timeout:g} s") from None
+        counter = waits_counter(name)
+        calls = Calls(name, config.shards, Pressure(calls_max, bytes_max, counter.inc), timeout)
+        calls.look()
+        stats = calls.read_all("stats")[0][0]
+        handle = Handle(calls, stats["window"], stats["max_version_lag"], config.options.get("step_skew") or 1)
+        handle.path = config.path
+        return cls(handle, name, limits, is_owner=is_owner)
+
+    @staticmethod
+    def restore(checkpoint: str | os.PathLike[str], path: str | os.PathLike[str], **where: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Brings a checkpoint of a service back into the directories of its nodes, as :meth:`RolloutStore.restore` does for one
+        store. ``where`` are ``name``, ``nodes`` and ``timeout`` of :meth:`open`. The service must not run.
+
+        All shards come back, or, where it is cut, the next opening brings the rest. Raises :class:`InvalidError` for another number
+        of shards than ``nodes`` and ``shards`` ask for, and :class:`StoreNotFoundError` where there is no complete checkpoint.
+        """
+        root = os.fspath(checkpoint)
+        cut, told = _cut.complete(root)
+        shards = where.get("shards") or told["shards"]
+        _cut.verify(cut, told["shards"])
+        limits = (64, 1 << 30, where.get("timeout", 600.0))
+        name = where.get("name", "rollstore")
+        RolloutService._start(path, name, shards, where.get("nodes"), False, limits, 60.0, {}, root, None).close()
+
+    def _new_batch(self) -> Any:
+        return self._handle.begin_batch()
+
+    def close(self) -> None:
+        """Ends this client; and the service, where this client opened it and it is not detached."""
+        if self._is_owner:
+            self._is_owner = False
+            self.shutdown()
+
+    def shutdown(self) -> None:
+        """Ends the service for all clients: every store is closed, every actor ends."""
+        calls = self._handle.calls
+        calls.coordinator("close")
+        _kill(calls.actors)
+
+    @property
+    def in_flight(self) -> Mapping[str, int]:
+        """What this client had in flight at most, and how many of its calls waited for room."""
+        pressure = self._handle.calls.pressure
+        return {"peak_calls": pressure.peak_calls, "peak_bytes": pressure.peak_bytes, "waits": pressure.waits}
+
+    def __enter__(self) -> RolloutService:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attached, (type(self), self.name, self._limits)
+
+    def __repr__(self) -> str:
+        return f"<RolloutService {self.name!r} at {self.path!r}>"
+
+
+def _attached(cls: type[RolloutService], name: str, limits: tuple[int, int, float]) -> RolloutService:
+    calls, size, timeout = limits
+    return cls.attach(name, calls_in_flight=calls, bytes_in_flight=size, timeout=timeout)
+
+
+def _nodes_here() -> list[dict[str, Any]]:
+    """The nodes of the cluster by their addresses, which they have again after a restart."""
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    addresses = sorted({node["NodeManagerAddress"] for node in alive})
+    if len(addresses) != len(alive):
+        raise InvalidError("several nodes have one address: say by nodes= how each is found again, by a resource or a label")
+    return [{"resources": {f"node:{address}": 0.001}} for address in addresses]
+
+
+def _kill(actors: Sequence[Any]) -> None:
+    for actor in actors:
+        ray.kill(actor, no_restart=True)

@@ -1,0 +1,185 @@
+"""The actor that owns a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import ray
+
+from .._arrays import U64
+from ..errors import Error, InternalError, NotFoundError
+from ._answers import Config, Done, Join, OpId, Refused, View
+from ._gauges import Gauges
+from ._keeping import Keeping
+from ._packing import pack
+from ._planned import Planned
+from ._sweeping import Sweeping
+
+BORN_STEP = 1 << 62
+"""A step far above all: an age at it tells a born step."""
+
+PLAIN = frozenset(("count", "would_recompute", "diagnose", "stats", "partials", "read_partials", "staleness", "gather_flat", "clock"))
+"""Reads that the native half answers as they are."""
+
+GROUPS = {"read": 4, "write": 2, "control": 2}
+"""Threads of the actor. Four read at a time, since reads copy and do little else; of two that write one commits while the other's
+arguments are taken out of the object store; control (joins, checkpoints) waits for neither."""
+
+
+class Shard:
+    """One embedded store, and the calls of clients and of the coordinator."""
+
+    def __init__(self, config: Config, shard: int) -> None:
+        self._planned = Planned()
+        self._keeping = Keeping(config, shard, self._planned)
+        self._sweeping = Sweeping(self._planned)
+        self._gauges = Gauges(config.name, shard)
+
+    @ray.method(concurrency_group="read")
+    def read(self, view: View, name: str, args: tuple[Any, ...]) -> Any:
+        """A read, of one committed state. An error is an answer too."""
+
+        def call() -> Any:
+            refused = self._keeping.refusal(view)
+            if refused is not None:
+                return refused
+            value = self._read(name, args)
+            # Where the version advanced meanwhile, nobody knows which side of it the read saw.
+            return self._keeping.refusal(view) or value
+
+        return answer(call)
+
+    def _read(self, name: str, args: tuple[Any, ...]) -> Any:
+        store = self._keeping.store
+        if name in PLAIN:
+            return getattr(store._store, name)(*args)
+        return getattr(self, f"_{name}")(*args)
+
+    def _scan(self, question: str, of: int) -> tuple[U64, U64]:
+        """Ids, and the born step of each."""
+        store = self._keeping.store
+        while True:
+            ids = store._store.scan(question, of)
+            try:
+                return ids, (BORN_STEP - store.staleness(ids, BORN_STEP).age).astype(np.uint64)
+            except NotFoundError:
+                continue  # one was retired between the two: ask again
+
+    def _views(self, ids: U64) -> list[Any]:
+        return [pack(rollout, self._keeping.ledger) for rollout in self._keeping.store.get_many(ids)]
+
+    def _served(self, ids: U64) -> list[Any]:
+        """Of each: version and born step, whether it is there and its old logps."""
+        versions = self._keeping.ledger.versions
+        rows: list[Any] = []
+        for row, rollout in enumerate(self._keeping.store.get_many(ids)):
+            if rollout is None:
+                raise NotFoundError(f"rollout {ids[row]} is not live", id=int(ids[row]), row=row)
+            logps = np.asarray(rollout.old_logps) if "old_logps" in rollout else None
+            rows.append((versions.service(rollout.ref_version), rollout.born_step, logps))
+        return rows
+
+    def _plan(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+        native_store = self._keeping.store._store
+        return self._planned.keep(getattr(native_store, name)(*args), self._keeping.ledger)
+
+    def _plan_due(self, step: int, budget: tuple[int | None, int | None, float | None]) -> dict[str, Any]:
+        """What is due, with born steps, by which plans of several shards are merged."""
+        store = self._keeping.store
+        while True:
+            plan = store._store.plan_due(step, budget)
+            try:
+                born = BORN_STEP - store.staleness(plan.ids, BORN_STEP).age
+            except NotFoundError:
+                continue
+            return {**self._planned.keep(plan, self._keeping.ledger), "born": born}
+
+    def _plan_lens(self, number: int, start: int, end: int) -> Any:
+        plan = self._planned.get(number)
+        return None if plan is None else plan.part(start, end).lens()
+
+    def _plan_views(self, number: int, start: int, end: int) -> list[Any] | None:
+        plan = self._planned.get(number)
+        if plan is None:
+            return None
+        return [pack(rollout, self._keeping.ledger) for rollout in plan.part(start, end).rollouts()]
+
+    @ray.method(concurrency_group="write")
+    def write(self, view: View, op: OpId, operations: list[tuple[Any, ...]]) -> Any:
+        """A write: one commit."""
+        done = answer(lambda: self._keeping.write(view, op, operations))
+        if isinstance(done, Done):
+            self._gauges.committed(self._keeping.store)
+        return done
+
+    @ray.method(concurrency_group="write")
+    def allocate(self) -> Any:
+        """An id above all that this store ever saw."""
+        return answer(lambda: int(self._keeping.store.allocate_ids(1)[0]))
+
+    @ray.method(concurrency_group="read")
+    def sweep(self, view: View, token: str, args: tuple[Any, ...]) -> Any:
+        """Goes on with a sweep as far as one micro-batch."""
+        return answer(lambda: self._keeping.refusal(view) or self._sweeping.begin(token, self._keeping, args))
+
+    @ray.method(concurrency_group="read")
+    def sweep_on(self, token: str, results: Any) -> Any:
+        """Hands the results of its micro-batch over."""
+        return answer(lambda: self._sweeping.go_on(token, results))
+
+    @ray.method(concurrency_group="control")
+    def control(self, name: str, *args: Any) -> Any:
+        """A call of the store that concerns no version."""
+        return answer(lambda: getattr(self._keeping.store._store, name)(*args))
+
+    @ray.method(concurrency_group="control")
+    def join(self, join: Join) -> Any:
+        """See :class:`Keeping`, as the next ones."""
+        return answer(lambda: self._keeping.join(join))
+
+    @ray.method(concurrency_group="control")
+    def hold(self) -> Any:
+        return answer(self._keeping.hold)
+
+    @ray.method(concurrency_group="control")
+    def admit(self, ops: set[tuple[str, int]], seconds: float) -> Any:
+        return answer(lambda: self._keeping.admit(ops, seconds))
+
+    @ray.method(concurrency_group="control")
+    def cut(self, id: str) -> Any:
+        return answer(lambda: self._keeping.cut(id))
+
+    @ray.method(concurrency_group="control")
+    def carry(self, id: str, target: str) -> Any:
+        return answer(lambda: self._keeping.carry(id, target))
+
+    @ray.method(concurrency_group="control")
+    def release(self) -> Any:
+        return answer(self._keeping.release)
+
+    @ray.method(concurrency_group="control")
+    def restore(self, target: str) -> Any:
+        return answer(lambda: self._keeping.restore(target))
+
+    @ray.method(concurrency_group="control")
+    def close(self) -> Any:
+        return answer(self._keeping.close)
+
+    @ray.method(concurrency_group="control")
+    def facts(self) -> dict[str, Any]:
+        """What a test or a person wants to know."""
+        import os
+
+        return {"pid": os.getpid(), "path": str(self._keeping.path), "restored": self._keeping.ledger.restored}
+
+
+def answer(call: Callable[[], Any]) -> Any:
+    """What a call returns, or the error that it raised."""
+    try:
+        return call()
+    except Error as error:
+        return error
+    except Exception as error:
+        return InternalError(f"{type(error).__name__}: {error}")
