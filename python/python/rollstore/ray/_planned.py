@@ -117,5 +117,6 @@ def _own_versions(args: dict[str, Any], ledger: Ledger) -> None:
         own = [versions.own(int(version)) for version in unique]
         if None in own:
             row = int(np.argmax(where == own.index(None)))
-            raise InvalidError(f"version {given[row]} was never issued; the current one is {versions.current}", row=row)
+            message = f"version {given[row]} was never issued; the current one is {versions.current}"
+            raise InvalidError(message, id=int(args["ids"][row]), row=row)
         args[name] = np.array(own, np.uint64)[where]
