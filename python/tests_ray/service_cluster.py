@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray runs actors at the lowest priority but few, which on a busy machine makes minutes of seconds.
+os.environ.setdefault("RAY_worker_niceness", "0")
 ray: Any = pytest.importorskip("ray")
 
 import rollstore  # noqa: E402
@@ -68,6 +70,10 @@ def services(cluster: Any) -> Iterator[Callable[..., RolloutService]]:
     yield open
     for service in opened:
         service.close()
+        try:
+            service.shutdown()  # those that are detached
+        except (ValueError, rollstore.Error):
+            pass
 
 
 def actor(service: RolloutService, shard: int | None) -> Any:

@@ -19,6 +19,7 @@ from .._store import RolloutStore
 from ..errors import InvalidError
 from ._answers import NAMESPACE, Config, Join, View, shard_name
 from ._cutting import Cutting
+from ._keeping import opened
 from ._record import Record
 from ._restoring import restore_all
 from ._shard import answer
@@ -126,7 +127,7 @@ class Coordinator(Cutting):
             return self._store
         restore_all(self._config, self.path, lambda shard, target: self._shard(shard).restore.remote(target))
         options = {**self._config.options, "retire_after": None}
-        store = RolloutStore.open(self.path, **options)
+        store = opened(self.path, options)
         cursor = store.cursor
         record = Record(secrets.token_hex(8), self._config.shards) if cursor is None else Record.from_bytes(cursor)
         self._record = record.settled(store.ref_version, store.kl_ref_version)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _rollstore as native
 from .._store import RolloutStore
-from ..errors import InvalidError
+from ..errors import InvalidError, LockedError
 from . import _cut, _remote
 from ._answers import Config, Done, Join, OpId, Refused, View
 from ._errors import ShardLostError, ShardUnavailableError
@@ -24,6 +24,9 @@ HOLD_MAX = 60.0
 
 STEPS_MAX = 4096
 """Advances that a shard catches up with one by one. Who is further behind is rewound: everything is stale then, as it would be."""
+
+LOCKED_MAX = 30.0
+"""Seconds that an actor waits for the process before it to let the store go."""
 
 
 class Keeping:
@@ -93,7 +96,7 @@ class Keeping:
                     path=self.path,
                 )
             _remote.bring_back(_cut.complete(join.checkpoint)[0].shard(self._shard), self.path)
-        self._store = RolloutStore.open(self.path, **self._config.options)
+        self._store = opened(self.path, self._config.options)
         if is_new and not join.is_born:
             ledger = Ledger.new(join.service, self._shard, self._config.shards)
             self.store.set_cursor(ledger.to_bytes())
@@ -199,3 +202,15 @@ class Keeping:
             if self._store is not None:
                 self._store.close()
                 self._store = None
+
+
+def opened(path: Path, options: dict[str, Any]) -> RolloutStore:
+    """Opens a store that an actor before this one owned: its process may take a moment to end."""
+    end = time.monotonic() + LOCKED_MAX
+    while True:
+        try:
+            return RolloutStore.open(path, **options)
+        except LockedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)

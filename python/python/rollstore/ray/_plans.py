@@ -77,27 +77,28 @@ class ShardedPlan:
 
     def lens(self) -> I64:
         """The number of values that each result must have; -1 where nothing tells it."""
-        parts = list(self.by_shard())
-        found = self._calls.read("plan_lens", {shard: (number, start, end) for shard, number, start, end, _ in parts})
         lens = np.full(len(self), -1, np.int64)
-        for shard, _, _, _, rows in parts:
-            if found[shard] is not None:
-                lens[rows] = found[shard]
+        for rows, found in self._asked("plan_lens", "lens"):
+            lens[rows] = found
         return lens
 
     def rollouts(self) -> list[RemoteRollout]:
         """Views of the rollouts, as the plan found them; of a shard that restarted since, as they are now."""
-        parts = list(self.by_shard())
-        found = self._calls.read("plan_views", {shard: (number, start, end) for shard, number, start, end, _ in parts})
-        gone = {shard: rows for shard, _, _, _, rows in parts if found[shard] is None}
-        found.update(self._calls.read("views", {shard: (self.ids[rows],) for shard, rows in gone.items()}))
         rollouts: list[Any] = [None] * len(self)
-        for shard, _, _, _, rows in parts:
-            for row, rollout in zip(rows.tolist(), unpack(found[shard], *self._bounds), strict=True):
+        for rows, found in self._asked("plan_views", "views"):
+            for row, rollout in zip(rows.tolist(), unpack(found, *self._bounds), strict=True):
                 if rollout is None:
                     raise NotFoundError(f"rollout {self.ids[row]} is not live any more", id=int(self.ids[row]), row=row)
                 rollouts[row] = rollout
         return rollouts
+
+    def _asked(self, of_plan: str, of_ids: str) -> Iterator[tuple[Places, Any]]:
+        """Of each shard, its rows and what it tells of them: of its plan, or, where it restarted since, of the ids."""
+        parts = list(self.by_shard())
+        found = self._calls.read(of_plan, {shard: (number, start, end) for shard, number, start, end, _ in parts})
+        gone = {shard: (self.ids[rows],) for shard, _, _, _, rows in parts if found[shard] is None}
+        found.update(self._calls.read(of_ids, gone))
+        return ((rows, found[shard]) for shard, _, _, _, rows in parts)
 
 
 def _joined(arrays: list[Any], dtype: Any) -> Any:

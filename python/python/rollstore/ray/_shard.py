@@ -23,6 +23,9 @@ BORN_STEP = 1 << 62
 PLAIN = frozenset(("count", "would_recompute", "diagnose", "stats", "partials", "read_partials", "staleness", "gather_flat", "clock"))
 """Reads that the native half answers as they are."""
 
+PER_TOKEN = ("completion_ids", "sampler_logps", "old_logps")
+"""Columns that tell how long log-probs are."""
+
 GROUPS = {"read": 4, "write": 2, "control": 2}
 """Threads of the actor. Four read at a time, since reads copy and do little else; of two that write one commits while the other's
 arguments are taken out of the object store; control (joins, checkpoints) waits for neither."""
@@ -99,6 +102,12 @@ class Shard:
     def _plan_lens(self, number: int, start: int, end: int) -> Any:
         plan = self._planned.get(number)
         return None if plan is None else plan.part(start, end).lens()
+
+    def _lens(self, ids: U64) -> Any:
+        """How long log-probs of these must be; -1 where nothing tells it."""
+        infos = [[] if rollout is None else rollout.columns() for rollout in self._keeping.store.get_many(ids)]
+        lens = [next((count for name, _, count, _ in columns if name in PER_TOKEN), -1) for columns in infos]
+        return np.array(lens, np.int64)
 
     def _plan_views(self, number: int, start: int, end: int) -> list[Any] | None:
         plan = self._planned.get(number)
