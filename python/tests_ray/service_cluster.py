@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,38 @@ def services(cluster: Any) -> Iterator[Callable[..., RolloutService]]:
 def actor(service: RolloutService, shard: int | None) -> Any:
     """The actor of a shard; the coordinator for none."""
     return ray.get_actor(service.name if shard is None else shard_name(service.name, shard), NAMESPACE)
+
+
+def dying(module: str, base: type, stages: Mapping[str, str]) -> type:
+    """A kind of actor whose process ends at a stage, once, where a file ``die-at-STAGE`` lies beside its stores.
+
+    ``stages`` maps names of stages to methods, as ``"before _take"``. What lies in the directory ``watched`` is copied to ``frozen``
+    first: what a machine would find that fails here.
+    """
+    ray.cloudpickle.register_pickle_by_value(sys.modules[module])
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+    def wrapped(method: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            _die(self.path.parent, stages, f"before {method}")
+            result = getattr(base, method)(self, *args, **options)
+            _die(self.path.parent, stages, f"after {method}")
+            return result
+
+        return call
+
+    methods = {stage.split()[1] for stage in stages.values()}
+    return type(f"Dying{base.__name__}", (base,), {method: wrapped(method) for method in methods})
+
+
+def _die(folder: Path, stages: Mapping[str, str], here: str) -> None:
+    for stage, place in stages.items():
+        marker = folder / f"die-at-{stage}"
+        if place == here and marker.exists():
+            marker.unlink()
+            if (folder / "watched").exists():
+                shutil.copytree(folder / "watched", folder / "frozen")
+            os._exit(1)
 
 
 def kill(service: RolloutService, shard: int) -> None:

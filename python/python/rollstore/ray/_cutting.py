@@ -52,6 +52,8 @@ class Cutting:
 
     def _checkpoint(self, op: str, root: str) -> None:
         with self._cut_lock:
+            with self._lock:
+                self._settle()
             if op in self._record.done:
                 return
             _cut.check_root(root, self._record.service)
