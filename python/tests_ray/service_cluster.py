@@ -71,11 +71,7 @@ def services(cluster: Any) -> Iterator[Callable[..., RolloutService]]:
 
     yield open
     for service in opened:
-        service.close()
-        try:
-            service.shutdown()  # those that are detached
-        except (ValueError, rollstore.Error):
-            pass
+        service.shutdown()  # also those that are detached, or ended already
 
 
 def actor(service: RolloutService, shard: int | None) -> Any:

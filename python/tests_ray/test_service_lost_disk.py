@@ -39,7 +39,7 @@ class Third:
 
 
 @pytest.fixture
-def third(cluster: Any, services: Open) -> Iterator[Third]:  # noqa: F811
+def third(cluster: Any) -> Iterator[Third]:  # noqa: F811
     third = Third(cluster)
     third.add()
     yield third
@@ -52,7 +52,7 @@ def filled(services: Open, path: Path, **options: Any) -> RolloutService:  # noq
     return service
 
 
-def test_its_shard_comes_back_from_the_last_checkpoint(tmp_path: Path, services: Open, third: Third) -> None:  # noqa: F811
+def test_its_shard_comes_back_from_the_last_checkpoint(tmp_path: Path, third: Third, services: Open) -> None:  # noqa: F811
     service = filled(services, tmp_path / "local")
     version = service.advance_ref_version(2)
     service.insert([100, 101, 102, 103], 2, old_logps=[[-0.5]] * 4, old_version=version)
@@ -76,7 +76,7 @@ def test_its_shard_comes_back_from_the_last_checkpoint(tmp_path: Path, services:
     assert service.staleness([300, 301, 302], 4).fresh.all()
 
 
-def test_without_a_checkpoint_it_says_that_it_is_lost(tmp_path: Path, services: Open, third: Third) -> None:  # noqa: F811
+def test_without_a_checkpoint_it_says_that_it_is_lost(tmp_path: Path, third: Third, services: Open) -> None:  # noqa: F811
     service = filled(services, tmp_path / "local")
     third.remove()
     shutil.rmtree(tmp_path / "local" / "shard-1")
@@ -87,7 +87,7 @@ def test_without_a_checkpoint_it_says_that_it_is_lost(tmp_path: Path, services: 
         service.insert([1000 + id for id in range(20)], 1, completion_ids=[[1]] * 20)
 
 
-def test_a_node_that_stays_away_is_told_in_time(tmp_path: Path, services: Open, third: Third) -> None:  # noqa: F811
+def test_a_node_that_stays_away_is_told_in_time(tmp_path: Path, third: Third, services: Open) -> None:  # noqa: F811
     service = filled(services, tmp_path / "local")
     impatient = RolloutService.attach(service.name, timeout=2.0)
     third.remove()

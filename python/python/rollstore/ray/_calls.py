@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import ray
+from ._cluster import ray
 
 from .._routing import shards_of
 from ..errors import Error
@@ -158,11 +158,11 @@ class Calls:
     def _got(self, refs: list[Any], end: float, who: str) -> list[Any]:
         try:
             return ray.get(refs, timeout=max(0.0, end - time.monotonic()))
-        except ray.exceptions.GetTimeoutError:
+        except exceptions.GetTimeoutError:
             raise ShardUnavailableError(
                 f"{who} of service {self.name} did not answer within {self.timeout:g} s; look at the nodes, then call again"
             ) from None
-        except ray.exceptions.RayActorError as error:
+        except exceptions.RayActorError as error:
             raise ShardUnavailableError(f"{who} of service {self.name} are gone for good: {error}; open the service again") from None
 
     def _again(self, answers: list[Any], end: float) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import ray
+from ._cluster import ray
 
 from .._store import RolloutStore
 from ..errors import InvalidError
@@ -45,12 +45,12 @@ class Coordinator(Cutting):
         self._store: RolloutStore | None = None
         self._record = Record("", config.shards)
 
-    @ray.method(concurrency_group="wait")
+    @group("wait")
     def config(self) -> Config:
         """How the service was opened."""
         return self._config
 
-    @ray.method(concurrency_group="wait")
+    @group("wait")
     def view(self, *, settle: bool = False, wait_for_update: bool = False) -> Any:
         """Where the service stands, and whether a weight update is under way still.
 
@@ -68,7 +68,7 @@ class Coordinator(Cutting):
 
         return answer(call)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def operate(self, op: str, name: str, args: tuple[Any, ...]) -> Any:
         """Does an operation, or tells what it returned when it was sent before."""
 
@@ -83,7 +83,7 @@ class Coordinator(Cutting):
 
         return answer(call)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def ask(self, name: str, *args: Any) -> Any:
         """A question to the coordinator's own store: clock, version of a label."""
 
@@ -96,18 +96,18 @@ class Coordinator(Cutting):
 
         return answer(call)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def beat(self, update: str) -> None:
         """The client of a weight update is alive."""
         if self._record.updating == update:
             self._alive_until = time.monotonic() + self._config.lease
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def checkpoint(self, op: str, root: str) -> Any:
         """A checkpoint of all shards: see :class:`Cutting`."""
         return answer(lambda: self._checkpoint(op, root))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def close(self) -> Any:
         """Closes all stores."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ray
+from ._cluster import ray
 
 from ..errors import InvalidError
 from . import _cut, _remote

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import ray
+from ._cluster import ray
 
 from .._store import RolloutStore
 from ..errors import InvalidError, LockedError, NotFoundError
@@ -27,6 +27,9 @@ from ._shard import Shard
 ACTOR: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
 """What all actors of a service have: they come back, and calls to them are sent again. Each call is done once: see
 :class:`OpId`."""
+
+CLOSE_MAX = 30.0
+"""Seconds that the end of a service waits until all stores are closed."""
 
 
 class RolloutService(RolloutStore):
@@ -114,7 +117,7 @@ class RolloutService(RolloutStore):
                 options_of = {**ACTOR, **lifetime, **places[max(place - 1, 0) % len(places)]}
                 made: Any = ray.remote(concurrency_groups=groups)(kind)
                 actors.append(made.options(name=actor_name, namespace=NAMESPACE, **options_of).remote(*args))
-        except ray.exceptions.ActorAlreadyExistsError as error:
+        except exceptions.ActorAlreadyExistsError as error:
             _kill(actors)
             raise LockedError(f"a service {name!r} runs in this cluster: attach to it, or shut it down ({error})") from None
         try:
@@ -153,7 +156,7 @@ class RolloutService(RolloutStore):
         calls_max, bytes_max, timeout = limits
         try:
             config: Config = ray.get(coordinator.config.remote(), timeout=timeout)
-        except ray.exceptions.GetTimeoutError:
+        except exceptions.GetTimeoutError:
             from ._errors import ShardUnavailableError
 
             raise ShardUnavailableError(f"the coordinator of service {name!r} did not answer within {timeout:g} s") from None
@@ -191,9 +194,13 @@ class RolloutService(RolloutStore):
             self.shutdown()
 
     def shutdown(self) -> None:
-        """Ends the service for all clients: every store is closed, every actor ends."""
+        """Ends the service for all clients: every store is closed, every actor ends. One whose node is away is not waited for long:
+        it loses nothing by it."""
         calls = self._handle.calls
-        calls.coordinator("close")
+        try:
+            ray.get(calls.actors[0].close.remote(), timeout=min(CLOSE_MAX, calls.timeout))
+        except (exceptions.GetTimeoutError, exceptions.RayActorError):
+            pass
         _kill(calls.actors)
 
     @property

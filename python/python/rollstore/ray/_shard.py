@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import ray
+from ._cluster import ray
 
 from .._arrays import U64
 from ..errors import Error, InternalError, NotFoundError
@@ -40,7 +40,7 @@ class Shard:
         self._sweeping = Sweeping(self._planned)
         self._gauges = Gauges(config.name, shard)
 
-    @ray.method(concurrency_group="read")
+    @group("read")
     def read(self, view: View, name: str, args: tuple[Any, ...]) -> Any:
         """A read, of one committed state. An error is an answer too."""
 
@@ -115,7 +115,7 @@ class Shard:
             return None
         return [pack(rollout, self._keeping.ledger) for rollout in plan.part(start, end).rollouts()]
 
-    @ray.method(concurrency_group="write")
+    @group("write")
     def write(self, view: View, op: OpId, operations: list[tuple[Any, ...]]) -> Any:
         """A write: one commit."""
         done = answer(lambda: self._keeping.write(view, op, operations))
@@ -123,60 +123,60 @@ class Shard:
             self._gauges.committed(self._keeping.store)
         return done
 
-    @ray.method(concurrency_group="write")
+    @group("write")
     def allocate(self) -> Any:
         """An id above all that this store ever saw."""
         return answer(lambda: int(self._keeping.store.allocate_ids(1)[0]))
 
-    @ray.method(concurrency_group="read")
+    @group("read")
     def sweep(self, view: View, token: str, args: tuple[Any, ...]) -> Any:
         """Goes on with a sweep as far as one micro-batch."""
         return answer(lambda: self._keeping.refusal(view) or self._sweeping.begin(token, self._keeping, args))
 
-    @ray.method(concurrency_group="read")
+    @group("read")
     def sweep_on(self, token: str, results: Any) -> Any:
         """Hands the results of its micro-batch over."""
         return answer(lambda: self._sweeping.go_on(token, results))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def control(self, name: str, *args: Any) -> Any:
         """A call of the store that concerns no version."""
         return answer(lambda: getattr(self._keeping.store._store, name)(*args))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def join(self, join: Join) -> Any:
         """See :class:`Keeping`, as the next ones."""
         return answer(lambda: self._keeping.join(join))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def hold(self) -> Any:
         return answer(self._keeping.hold)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def admit(self, ops: set[tuple[str, int]], seconds: float) -> Any:
         return answer(lambda: self._keeping.admit(ops, seconds))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def cut(self, id: str) -> Any:
         return answer(lambda: self._keeping.cut(id))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def carry(self, id: str, target: str) -> Any:
         return answer(lambda: self._keeping.carry(id, target))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def release(self) -> Any:
         return answer(self._keeping.release)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def restore(self, target: str) -> Any:
         return answer(lambda: self._keeping.restore(target))
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def close(self) -> Any:
         return answer(self._keeping.close)
 
-    @ray.method(concurrency_group="control")
+    @group("control")
     def facts(self) -> dict[str, Any]:
         """What a test or a person wants to know."""
         import os

@@ -1,0 +1,117 @@
+"""What a service gives in throughput, against one embedded store in the same run: inserts that are synced, gets and gathers.
+
+    python python/benches/service.py [FOLDER] [--shards 4] [--clients 4] [--mb 2 8 32] [--rounds 12]
+
+Prints, for each size of a call, MB a second of both and their ratio. A call is one insert of so many bytes of token ids and sampler
+log-probs, one ``get_many`` or one ``gather`` of the same rows. The store is called from one thread, as a trainer does, and from as many
+as the service has clients; the service's clients are processes of their own, as ranks are. Both are measured in turns, round by round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+import numpy as np
+import ray
+import rollstore
+from rollstore.ray import RolloutService
+
+TOKENS = 2048
+ROW_BYTES = TOKENS * 8
+"""Token ids and sampler log-probs of a rollout."""
+
+
+class Client:
+    """One rank: it inserts rows of its own, and reads them."""
+
+    def __init__(self, store: Any, number: int) -> None:
+        self.store, self.next = store, number << 40
+
+    def insert(self, rows: int) -> float:
+        ids = np.arange(self.next, self.next + rows, dtype=np.uint64)
+        self.next += rows
+        offsets = np.arange(rows + 1) * TOKENS
+        tokens = np.arange(rows * TOKENS, dtype=np.uint32)
+        logps = np.full(rows * TOKENS, -0.5, np.float32)
+        begin = time.perf_counter()
+        self.store.insert(ids, 1, completion_ids=(tokens, offsets), sampler_logps=(logps, offsets))
+        return time.perf_counter() - begin
+
+    def get(self, rows: int) -> float:
+        ids = np.arange(self.next - rows, self.next, dtype=np.uint64)
+        begin = time.perf_counter()
+        for rollout in self.store.get_many(ids):
+            assert rollout.completion_ids.sum() and rollout.sampler_logps[0] == -0.5
+        return time.perf_counter() - begin
+
+    def gather(self, rows: int) -> float:
+        ids = np.arange(self.next - rows, self.next, dtype=np.uint64)
+        begin = time.perf_counter()
+        for column in ("completion_ids", "sampler_logps"):
+            assert len(self.store.gather(ids, column).lens) == rows
+        return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default=None)
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--mb", type=float, nargs="+", default=[2.0, 8.0, 32.0])
+    parser.add_argument("--rounds", type=int, default=12)
+    given = parser.parse_args()
+    package = str(Path(rollstore.__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
+    ray.init(num_cpus=given.clients, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        store = rollstore.RolloutStore.open(Path(folder) / "store", window=8)
+        service = RolloutService.open(Path(folder) / "service", window=8, shards=given.shards)
+        kind: Any = ray.remote(Client)
+        ranks = [kind.remote(service, number) for number in range(given.clients)]
+        threads = [Client(store, number) for number in range(given.clients)]
+        pool = ThreadPoolExecutor(given.clients)
+
+        def embedded(call: str, rows: int, clients: int) -> None:
+            list(pool.map(lambda client: getattr(client, call)(rows), threads[:clients]))
+
+        def served(call: str, rows: int, clients: int) -> None:
+            ray.get([getattr(rank, call).remote(rows) for rank in ranks[:clients]])
+
+        print(f"{'call':8} {'MB':>5} {'clients':>7} {'store MB/s':>11} {'service MB/s':>13} {'ratio':>6}")
+        for size in given.mb:
+            rows = max(1, round(size * 1e6 / ROW_BYTES))
+            for clients in sorted({1, given.clients}):
+                for call in ("insert", "get", "gather"):
+                    rates = compared(lambda: embedded(call, rows, clients), lambda: served(call, rows, clients), given.rounds)
+                    total = rows * ROW_BYTES * clients / 1e6
+                    one, other = (total / seconds for seconds in rates)
+                    print(f"{call:8} {size:5g} {clients:7} {one:11.0f} {other:13.0f} {other / one:6.2f}", flush=True)
+        service.close()
+        store.close()
+    ray.shutdown()
+
+
+def compared(one: Callable[[], None], other: Callable[[], None], rounds: int) -> tuple[float, float]:
+    """Seconds of both, in turns: the median of the rounds behind the first two."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds + 2):
+        for call, into in zip((one, other), seconds, strict=True):
+            begin = time.perf_counter()
+            call()
+            into.append(time.perf_counter() - begin)
+    return statistics.median(seconds[0][2:]), statistics.median(seconds[1][2:])
+
+
+if __name__ == "__main__":
+    main()
