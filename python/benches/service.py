@@ -2,9 +2,10 @@
 
     python python/benches/service.py [FOLDER] [--shards 4] [--clients 4] [--mb 2 8 32] [--rounds 12]
 
-Prints, for each size of a call, MB a second of both and their ratio. A call is one insert of so many bytes of token ids and sampler
-log-probs, one ``get_many`` or one ``gather`` of the same rows. The store is called from one thread, as a trainer does, and from as many
-as the service has clients; the service's clients are processes of their own, as ranks are. Both are measured in turns, round by round.
+Prints, for each size of a call, MB a second of both, their ratio, and what bare Ray actors give that hand the same bytes over and do
+nothing else. A call is one insert of so many bytes of token ids and sampler log-probs, one ``get_many`` or one ``gather`` of the same
+rows. The store is called from one thread, as a trainer does, and from as many as the service has clients; the service's clients are
+processes of their own, as ranks are. All are measured in turns, round by round.
 """
 
 from __future__ import annotations
@@ -63,6 +64,38 @@ class Client:
         return time.perf_counter() - begin
 
 
+class Bare:
+    """An actor that hands bytes over, and nothing else."""
+
+    def __init__(self) -> None:
+        self.bytes = np.ones(0, np.uint8)
+
+    def give(self, size: int) -> Any:
+        if len(self.bytes) != size:
+            self.bytes = np.ones(size, np.uint8)
+        return self.bytes
+
+    def take(self, given: Any) -> int:
+        return len(given)
+
+
+class BareClient:
+    """A rank that moves a call's bytes to or from as many actors as there are shards."""
+
+    def __init__(self, actors: list[Any]) -> None:
+        self.actors = actors
+        self.bytes = np.ones(0, np.uint8)
+
+    def move(self, call: str, size: int) -> None:
+        part = size // len(self.actors)
+        if call == "insert":
+            if len(self.bytes) != part:
+                self.bytes = np.ones(part, np.uint8)
+            ray.get([actor.take.remote(self.bytes) for actor in self.actors])
+        else:
+            ray.get([actor.give.remote(part) for actor in self.actors])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default=None)
@@ -73,14 +106,18 @@ def main() -> None:
     given = parser.parse_args()
     package = str(Path(rollstore.__file__).parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    ray.init(num_cpus=given.clients, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", num_cpus=given.clients, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         store = rollstore.RolloutStore.open(Path(folder) / "store", window=8)
         service = RolloutService.open(Path(folder) / "service", window=8, shards=given.shards)
-        kind: Any = ray.remote(Client)
+        kind: Any = ray.remote(num_cpus=0)(Client)
         ranks = [kind.remote(service, number) for number in range(given.clients)]
         threads = [Client(store, number) for number in range(given.clients)]
         pool = ThreadPoolExecutor(given.clients)
+        bare_kind: Any = ray.remote(num_cpus=0)(Bare)
+        bare_client: Any = ray.remote(num_cpus=0)(BareClient)
+        actors = [bare_kind.remote() for _ in range(given.shards)]
+        bare_ranks = [bare_client.remote(actors) for _ in range(given.clients)]
 
         def embedded(call: str, rows: int, clients: int) -> None:
             list(pool.map(lambda client: getattr(client, call)(rows), threads[:clients]))
@@ -88,29 +125,31 @@ def main() -> None:
         def served(call: str, rows: int, clients: int) -> None:
             ray.get([getattr(rank, call).remote(rows) for rank in ranks[:clients]])
 
-        print(f"{'call':8} {'MB':>5} {'clients':>7} {'store MB/s':>11} {'service MB/s':>13} {'ratio':>6}")
+        def bare(call: str, rows: int, clients: int) -> None:
+            ray.get([rank.move.remote(call, rows * ROW_BYTES) for rank in bare_ranks[:clients]])
+
+        print(f"{'call':8} {'MB':>5} {'clients':>7} {'store MB/s':>11} {'service MB/s':>13} {'ratio':>6} {'bare Ray MB/s':>14}")
         for size in given.mb:
             rows = max(1, round(size * 1e6 / ROW_BYTES))
             for clients in sorted({1, given.clients}):
                 for call in ("insert", "get", "gather"):
-                    rates = compared(lambda: embedded(call, rows, clients), lambda: served(call, rows, clients), given.rounds)
-                    total = rows * ROW_BYTES * clients / 1e6
-                    one, other = (total / seconds for seconds in rates)
-                    print(f"{call:8} {size:5g} {clients:7} {one:11.0f} {other:13.0f} {other / one:6.2f}", flush=True)
+                    seconds = compared([lambda of=of: of(call, rows, clients) for of in (embedded, served, bare)], given.rounds)
+                    one, other, floor = (rows * ROW_BYTES * clients / 1e6 / each for each in seconds)
+                    print(f"{call:8} {size:5g} {clients:7} {one:11.0f} {other:13.0f} {other / one:6.2f} {floor:14.0f}", flush=True)
         service.close()
         store.close()
     ray.shutdown()
 
 
-def compared(one: Callable[[], None], other: Callable[[], None], rounds: int) -> tuple[float, float]:
-    """Seconds of both, in turns: the median of the rounds behind the first two."""
-    seconds: tuple[list[float], list[float]] = ([], [])
+def compared(calls: list[Callable[[], None]], rounds: int) -> list[float]:
+    """Seconds of each, in turns: the median of the rounds behind the first two."""
+    seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 2):
-        for call, into in zip((one, other), seconds, strict=True):
+        for call, into in zip(calls, seconds, strict=True):
             begin = time.perf_counter()
             call()
             into.append(time.perf_counter() - begin)
-    return statistics.median(seconds[0][2:]), statistics.median(seconds[1][2:])
+    return [statistics.median(of[2:]) for of in seconds]
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ from typing import Any
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
-import ray
+import ray as ray_module
 import rollstore
 from rollstore.ray import RolloutService
 
+ray: Any = ray_module
 SHARDS, STEPS, PROMPTS, GROUP, LENGTH = 2, 4, 8, 4, 16
 
 
@@ -68,7 +69,7 @@ def train(folder: Path) -> None:
 if __name__ == "__main__":
     # Ray's processes find the package where this one does.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(rollstore.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     if len(sys.argv) > 1:
         train(Path(sys.argv[1]))
     else:

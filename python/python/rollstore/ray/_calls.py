@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ._cluster import ray
 
 from .._routing import shards_of
 from ..errors import Error
 from ._answers import NAMESPACE, Done, OpId, Refused, View, shard_name
+from ._cluster import exceptions, ray
 from ._errors import ShardUnavailableError
 from ._pressure import Pressure
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._cluster import ray
-
 from .._store import RolloutStore
 from ..errors import InvalidError
 from ._answers import NAMESPACE, Config, Join, View, shard_name
+from ._cluster import group, ray
 from ._cutting import Cutting
 from ._keeping import opened
 from ._record import Record

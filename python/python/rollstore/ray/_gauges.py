@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-
-from ray.util.metrics import Counter, Gauge
+from typing import Any
 
 from .._store import RolloutStore
+from ._cluster import metrics
 
 EVERY = 1.0
 """Seconds between two looks at a store's figures."""
@@ -23,8 +23,8 @@ class Gauges:
 
     def __init__(self, service: str, shard: int) -> None:
         tags = {"service": service, "shard": str(shard)}
-        self._gauges = {name: Gauge(f"rollstore_{name}", text, ("service", "shard")) for name, text in FIGURES.items()}
-        self._commits = Counter("rollstore_commits", "Commits of the shard.", ("service", "shard"))
+        self._gauges = {name: metrics.Gauge(f"rollstore_{name}", text, ("service", "shard")) for name, text in FIGURES.items()}
+        self._commits = metrics.Counter("rollstore_commits", "Commits of the shard.", ("service", "shard"))
         for metric in (*self._gauges.values(), self._commits):
             metric.set_default_tags(tags)
         self._next = 0.0
@@ -40,8 +40,8 @@ class Gauges:
                 gauge.set(stats[name])
 
 
-def waits_counter(service: str) -> Counter:
+def waits_counter(service: str) -> Any:
     """Calls of a client that had to wait for room among those in flight."""
-    counter = Counter("rollstore_client_waits", "Calls that waited for room among those in flight.", ("service",))
+    counter = metrics.Counter("rollstore_client_waits", "Calls that waited for room among those in flight.", ("service",))
     counter.set_default_tags({"service": service})
     return counter

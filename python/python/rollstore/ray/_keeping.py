@@ -54,6 +54,11 @@ class Keeping:
             raise ShardUnavailableError(f"shard {self._shard} has just started and is not open; call again")
         return self._ledger
 
+    @property
+    def restored(self) -> int:
+        """How often it came back from a checkpoint since its disk was empty."""
+        return 0 if self._ledger is None else self._ledger.restored
+
     def refusal(self, view: View) -> Refused | None:
         """Why a call of this view is not begun."""
         if self._ledger is None:
@@ -67,47 +72,62 @@ class Keeping:
         """Opens the store, and brings it to where the service is."""
         with self._lock:
             self._held_until = 0.0
-            if self._ledger is None:
-                self._ledger = self._opened(join)
-            ledger = self.ledger
-            if (ledger.service, ledger.shard, ledger.shards) != (join.service, self._shard, self._config.shards):
-                raise InvalidError(
-                    f"{self.path} is shard {ledger.shard} of {ledger.shards} of service {ledger.service}, wanted is shard "
-                    f"{self._shard} of {self._config.shards} of {join.service}; open it as what it is, or run 'rollstore reshard'"
-                )
-            if ledger.view > join.view:
-                raise InvalidError(
-                    f"shard {self._shard} is at {ledger.view}, the coordinator at {join.view}: its disk is of an earlier time; "
-                    "restore a checkpoint of the service"
-                )
-            if ledger.view != join.view:
+            try:
+                if self._ledger is None:
+                    self._ledger = self._opened(join)
+                self._check(join)
                 # Until the ledger says so no reader may see what is committed under it.
                 self._is_moving = True
-                self._catch_up(join)
+                if self.ledger.view != join.view:
+                    self._catch_up(join)
+            except BaseException:
+                self.close()
+                raise
+            finally:
                 self._is_moving = False
             return self.ledger.view
 
+    def _check(self, join: Join) -> None:
+        """Raises where this is another service's store, or the coordinator's disk is of an earlier time."""
+        ledger = self.ledger
+        if (ledger.service, ledger.shard, ledger.shards) != (join.service, self._shard, self._config.shards):
+            raise InvalidError(
+                f"{self.path} is shard {ledger.shard} of {ledger.shards} of service {ledger.service}, wanted is shard "
+                f"{self._shard} of {self._config.shards} of {join.service}; open it as what it is, or restore a checkpoint"
+            )
+        if ledger.view > join.view:
+            raise InvalidError(
+                f"shard {self._shard} is at {ledger.view}, the coordinator at {join.view}: its disk is of an earlier time; "
+                "restore a checkpoint of the service"
+            )
+
     def _opened(self, join: Join) -> Ledger:
-        is_new = not self.path.exists()
+        is_new = not self.path.exists() or not any(self.path.iterdir())
         if is_new and join.is_born:
-            if join.checkpoint is None:
-                raise ShardLostError(
-                    f"shard {self._shard} has no store at {self.path} any more, and there is no checkpoint to bring it back from",
-                    path=self.path,
-                )
-            _remote.bring_back(_cut.complete(join.checkpoint)[0].shard(self._shard), self.path)
+            self._bring_back(join)
         self._store = opened(self.path, self._config.options)
-        if is_new and not join.is_born:
-            ledger = Ledger.new(join.service, self._shard, self._config.shards)
-            self.store.set_cursor(ledger.to_bytes())
-            return ledger
         cursor = self.store.cursor
         if cursor is None:
-            # A kill came between the store and its first commit: it is as good as new.
-            ledger = Ledger.new(join.service, self._shard, self._config.shards)
-        else:
-            ledger = Ledger.from_bytes(cursor).settled(self.store.stats())
-        return ledger._replace(restored=ledger.restored + is_new)
+            if join.is_born or len(self.store):
+                raise InvalidError(f"{self.path} holds a store that is no shard of a service; give another directory")
+            # A new one, or one that a kill cut before its first commit.
+            return self._commit(native.Batch(), Ledger.new(join.service, self._shard, self._config.shards))
+        ledger = Ledger.from_bytes(cursor).settled(self.store.stats())
+        return self._commit(native.Batch(), ledger._replace(restored=ledger.restored + 1)) if is_new else ledger
+
+    def _bring_back(self, join: Join) -> None:
+        """Restores the store on a disk that is empty, from the last checkpoint."""
+        if join.checkpoint is None:
+            raise ShardLostError(
+                f"shard {self._shard} has no store at {self.path} any more, and there is no checkpoint to bring it back from",
+                path=self.path,
+            )
+        part = self.path.with_name(f"{self.path.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _remote.bring_back(_cut.complete(join.checkpoint)[0].shard(self._shard), part)
+        part.replace(self.path)
+        _remote.sync(part.parent)
 
     def _catch_up(self, join: Join) -> None:
         """Does the advances that it has not done, and the last rewind: each label is done once."""
@@ -128,12 +148,12 @@ class Keeping:
             batch.advance_kl_ref_version()
         self._commit(batch, ledger._replace(moved=missed, kl_moved=kl_missed))
 
-    def _commit(self, batch: native.Batch, ledger: Ledger) -> tuple[int, int, list[tuple[int, int, int]]]:
+    def _commit(self, batch: native.Batch, ledger: Ledger) -> Ledger:
         """Commits operations and the ledger with them."""
         batch.cursor(ledger.to_bytes())
         lsn, retired, applied, _ = batch.commit(self.store._store)
         self._ledger = ledger.settled(self.store.stats(), Done(lsn, retired, applied))
-        return lsn, retired, applied
+        return self._ledger
 
     def write(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
         """Does a write, or tells what it did when it was sent before."""
@@ -150,9 +170,10 @@ class Keeping:
                 return refused
             batch = native.Batch()
             lost = [self._planned.put(batch, operation, self.ledger) for operation in operations]
-            lsn, retired, applied = self._commit(batch, self.ledger.wrote(op, Totals.of(self.store.stats())))
-            done = Done(lsn, retired, self._planned.applied(operations, lost, applied))
-            self._ledger = self.ledger.answered(done)
+            ledger = self._commit(batch, self.ledger.wrote(op, Totals.of(self.store.stats())))
+            done = ledger.last
+            done = done._replace(applied=self._planned.applied(operations, lost, done.applied))
+            self._ledger = ledger.answered(done)
             return done
 
     def hold(self) -> dict[tuple[str, int], int]:

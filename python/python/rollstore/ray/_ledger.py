@@ -73,6 +73,13 @@ class Ledger(NamedTuple):
         entry = self.entries.get((op.client, op.number))
         return None if entry is None else entry.done
 
+    @property
+    def last(self) -> Done:
+        """What the last write did."""
+        done = self.entries[next(reversed(self.entries))].done
+        assert done is not None, "its commit is settled"
+        return done
+
     def wrote(self, op: OpId, before: Totals) -> Ledger:
         """With a write that is being committed."""
         kept = {key: entry for key, entry in self.entries.items() if key[0] != op.client or key[1] >= op.floor}
@@ -113,10 +120,12 @@ class Ledger(NamedTuple):
     @staticmethod
     def from_bytes(cursor: bytes) -> Ledger:
         """As it was committed."""
-        told = json.loads(cursor)
-        entries = {
+        told: dict[str, Any] = json.loads(cursor)
+        told["entries"] = {
             (client, number): Entry(parts, None if done is None else Done(done[0], done[1], [tuple(one) for one in done[2]]))
             for client, number, parts, done in told["entries"]
         }
-        versions = {name: Versions(told[name]) for name in ("versions", "kl_versions")}
-        return Ledger(**{**told, **versions, "before": Totals(*told["before"]), "entries": entries})
+        told["before"] = Totals(*told["before"])
+        for name in ("versions", "kl_versions"):
+            told[name] = Versions(told[name])
+        return Ledger(**told)

@@ -54,8 +54,8 @@ class Planned:
         with self._lock:
             self._plans.clear()
 
-    def put(self, batch: native.Batch, operation: tuple[Any, ...], ledger: Ledger) -> int:
-        """Adds an operation of a client to a batch. Returns how many results come too late to be looked at."""
+    def put(self, batch: native.Batch, operation: tuple[Any, ...], ledger: Ledger) -> int | None:
+        """Adds an operation of a client to a batch. Returns, of a plan that is gone, how many results came too late; else ``None``."""
         kind, *args = operation
         if kind == "insert":
             _own_versions(args[0], ledger)
@@ -71,10 +71,10 @@ class Planned:
             batch.apply(part if version is None else part.made_with(_own(ledger, version)), computed)
         else:
             getattr(batch, kind)(*args)
-        return 0
+        return None
 
     def applied(
-        self, operations: Sequence[tuple[Any, ...]], lost: list[int], applied: list[tuple[int, int, int]]
+        self, operations: Sequence[tuple[Any, ...]], lost: list[int | None], applied: list[tuple[int, int, int]]
     ) -> list[tuple[int, int, int]]:
         """What became of each operation's results, those too that came too late."""
         found = iter(applied)
@@ -82,7 +82,7 @@ class Planned:
         for operation, late in zip(operations, lost, strict=True):
             if operation[0] == "apply":
                 _, _, start, end, _, _ = operation
-                counts.append((0, late, end - start - late) if late or not applied else next(found))
+                counts.append(next(found) if late is None else (0, late, end - start - late))
         return counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
@@ -23,7 +23,7 @@ class Pressure:
         """Calls that had to wait."""
 
     @contextmanager
-    def room(self, calls: int, size: int) -> Iterator[None]:
+    def room(self, calls: int, size: int) -> Generator[None, None, None]:
         """Waits until so much more fits, or nothing else is in flight: a call that is too large for the bounds goes alone."""
         with self._changed:
             if not self._fits(calls, size):

@@ -73,8 +73,9 @@ class Record(NamedTuple):
 
     @staticmethod
     def from_bytes(cursor: bytes) -> Record:
-        told = json.loads(cursor)
+        told: dict[str, Any] = json.loads(cursor)
         for name in ("rewind", "rewinding"):
             told[name] = None if told[name] is None else tuple(told[name])
         told["cursor"] = None if told["cursor"] is None else base64.b64decode(told["cursor"])
-        return Record(**{**told, "issued": Versions(told["issued"])})
+        told["issued"] = Versions(told["issued"])
+        return Record(**told)

@@ -1,4 +1,4 @@
-"""Where checkpoints of a service go: a directory that all nodes see, or a place that a checkpoint's own URL names."""
+"""Where checkpoints of a service go: a directory that all nodes see, by its path or as ``file://``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from .._store import RolloutStore
+from ..errors import InvalidError
 
 
 def place(root: str, *names: str) -> str:
@@ -16,8 +17,11 @@ def place(root: str, *names: str) -> str:
 
 
 def directory(root: str) -> Path:
-    """The directory that a place of this kind stands for."""
-    return Path(root.removeprefix("file://"))
+    """The directory that a place stands for. Raises :class:`InvalidError` for a place of another kind."""
+    path = root.removeprefix("file://")
+    if "://" in path:
+        raise InvalidError(f"{root} is no directory; a service's checkpoints go to one that all its nodes see")
+    return Path(path)
 
 
 def put(checkpoint: Path, target: str) -> None:

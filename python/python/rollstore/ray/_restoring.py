@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ._cluster import ray
-
 from ..errors import InvalidError
 from . import _cut, _remote
 from ._answers import Config
+from ._cluster import ray
 
 
 def restore_all(config: Config, coordinator: Path, restore_shard: Callable[[int, str], Any]) -> None:

@@ -11,6 +11,7 @@ from .. import _rollstore as native
 from .._arrays import U64
 from ..errors import Error, InvalidError
 from ._calls import Calls, Places
+from ._errors import ShardUnavailableError
 from ._plans import ShardedPlan
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "uint32": 4, "uint8": 1}
@@ -31,7 +32,11 @@ class SentBatch:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in KINDS:
             raise AttributeError(name)
-        return lambda *args: self._operations.append((name, args))
+
+        def add(*args: Any) -> None:
+            self._operations.append((name, args))
+
+        return add
 
     def commit(self, store: Any) -> Committed:
         """Commits: what lies before an advance, the advance, what lies behind it; the cursor last."""
@@ -81,8 +86,8 @@ class _Part:
         self._parts: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
         self._rows: dict[int, Places] = {}
         self._inserted: list[tuple[str, U64]] = []
-        self._applies: list[list[int]] = []
-        """For each apply, the shards that do a part of it."""
+        self._applies: list[list[tuple[int, int]]] = []
+        """For each apply, the shards that do a part of it, and how many rollouts are theirs."""
         self._bytes = 0
 
     def add(self, name: str, args: tuple[Any, ...]) -> None:
@@ -108,16 +113,16 @@ class _Part:
         self._bytes += sum(column[2].nbytes for column in given["columns"])
 
     def _apply(self, plan: ShardedPlan, computed: tuple[Any, ...]) -> None:
-        values, offsets, present, failed = computed
+        values, offsets, present, _ = computed
         if len(offsets) - 1 != len(plan):
             raise InvalidError(f"there are {len(offsets) - 1} results, the plan has {len(plan)} rollouts")
-        shards: list[int] = []
+        shards: list[tuple[int, int]] = []
         for shard, number, start, end, rows in plan.by_shard():
             flat, ends = _picked(values, offsets, rows)
-            given = (flat, ends, None if present is None else present[rows], [])
+            given: tuple[Any, ...] = (flat, ends, None if present is None else present[rows], [])
             self._parts[shard].append(("apply", number, start, end, plan.made_by, given))
             self._rows.setdefault(shard, rows)
-            shards.append(shard)
+            shards.append((shard, len(rows)))
         self._applies.append(shards)
         self._bytes += values.nbytes
 
@@ -125,6 +130,8 @@ class _Part:
         """Sends the parts, and adds what they did."""
         try:
             answers = self._calls.write(self._parts, self._rows, self._bytes)
+        except ShardUnavailableError:
+            raise  # what happened is not known
         except Error as error:
             self._take_back(error.__dict__.pop("parts_done", []))
             raise
@@ -133,8 +140,12 @@ class _Part:
             done.lsn = max(done.lsn, answer.lsn)
             done.retired += answer.retired
         for shards in self._applies:
-            counts = [results[shard].pop(0) for shard in shards]
-            done.applied.append((sum(c[0] for c in counts), sum(c[1] for c in counts), sum(c[2] for c in counts)))
+            computed = dropped = declined = 0
+            for shard, count in shards:
+                # A write that was found done tells what it stored and dropped, in one for all its results.
+                stored, late, _ = results[shard].pop(0) if results[shard] else (0, 0, 0)
+                computed, dropped, declined = computed + stored, dropped + late, declined + max(0, count - stored - late)
+            done.applied.append((computed, dropped, declined))
 
     def _take_back(self, shards: list[int]) -> None:
         """Ends what this batch inserted on some shards, since another refused its part: the call as a whole did nothing then."""

@@ -9,15 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ._cluster import ray
-
 from .._store import RolloutStore
 from ..errors import InvalidError, LockedError, NotFoundError
 from . import _cut
 from ._answers import NAMESPACE, Config, shard_name
 from ._calls import Calls
+from ._cluster import exceptions, ray
 from ._coordinator import GROUPS as COORDINATOR_GROUPS
 from ._coordinator import Coordinator
+from ._errors import ShardUnavailableError
 from ._gauges import waits_counter
 from ._handle import Handle
 from ._pressure import Pressure
@@ -157,11 +157,9 @@ class RolloutService(RolloutStore):
         try:
             config: Config = ray.get(coordinator.config.remote(), timeout=timeout)
         except exceptions.GetTimeoutError:
-            from ._errors import ShardUnavailableError
-
             raise ShardUnavailableError(f"the coordinator of service {name!r} did not answer within {timeout:g} s") from None
         counter = waits_counter(name)
-        calls = Calls(name, config.shards, Pressure(calls_max, bytes_max, counter.inc), timeout)
+        calls = Calls(name, config.shards, Pressure(calls_max, bytes_max, lambda: counter.inc()), timeout)
         calls.look()
         stats = calls.read_all("stats")[0][0]
         handle = Handle(calls, stats["window"], stats["max_version_lag"], config.options.get("step_skew") or 1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ._cluster import ray
-
 from .._arrays import U64
 from ..errors import Error, InternalError, NotFoundError
-from ._answers import Config, Done, Join, OpId, Refused, View
+from ._answers import Config, Done, Join, OpId, View
+from ._cluster import group
 from ._gauges import Gauges
 from ._keeping import Keeping
-from ._packing import pack
+from ._packing import Packed, pack
 from ._planned import Planned
 from ._sweeping import Sweeping
 
@@ -70,8 +70,8 @@ class Shard:
             except NotFoundError:
                 continue  # one was retired between the two: ask again
 
-    def _views(self, ids: U64) -> list[Any]:
-        return [pack(rollout, self._keeping.ledger) for rollout in self._keeping.store.get_many(ids)]
+    def _views(self, ids: U64) -> Packed:
+        return pack(self._keeping.store.get_many(ids), self._keeping.ledger)
 
     def _served(self, ids: U64) -> list[Any]:
         """Of each: version and born step, whether it is there and its old logps."""
@@ -109,11 +109,9 @@ class Shard:
         lens = [next((count for name, _, count, _ in columns if name in PER_TOKEN), -1) for columns in infos]
         return np.array(lens, np.int64)
 
-    def _plan_views(self, number: int, start: int, end: int) -> list[Any] | None:
+    def _plan_views(self, number: int, start: int, end: int) -> Packed | None:
         plan = self._planned.get(number)
-        if plan is None:
-            return None
-        return [pack(rollout, self._keeping.ledger) for rollout in plan.part(start, end).rollouts()]
+        return None if plan is None else pack(plan.part(start, end).rollouts(), self._keeping.ledger)
 
     @group("write")
     def write(self, view: View, op: OpId, operations: list[tuple[Any, ...]]) -> Any:
@@ -178,10 +176,8 @@ class Shard:
 
     @group("control")
     def facts(self) -> dict[str, Any]:
-        """What a test or a person wants to know."""
-        import os
-
-        return {"pid": os.getpid(), "path": str(self._keeping.path), "restored": self._keeping.ledger.restored}
+        """What a person wants to know of the actor."""
+        return {"pid": os.getpid(), "path": str(self._keeping.path), "restored": self._keeping.restored}
 
 
 def answer(call: Callable[[], Any]) -> Any:

@@ -50,7 +50,8 @@ class Sweeping:
 
         def run() -> None:
             try:
-                talk.out.put(("done", keeping.store._store.sweep(*args, compute)))
+                store: Any = keeping.store._store
+                talk.out.put(("done", store.sweep(*args, compute)))
             except Stopped:
                 talk.out.put(("stopped", None))
             except Error as error:
