@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
-import ray as ray_module
+import ray as ray_module  # pyright: ignore[reportMissingImports]
 import rollstore
 from rollstore.ray import RolloutService
 

@@ -22,6 +22,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 ray: Any = pytest.importorskip("ray")
 
+import psutil  # noqa: E402
 import rollstore  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from rollstore.ray import RolloutService  # noqa: E402
@@ -48,8 +49,11 @@ def _begun(config: pytest.Config) -> Any:
 
 
 def _ended() -> None:
+    started = psutil.Process().children(recursive=True)
     ray.shutdown()
     _cluster.shutdown()
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive, f"Ray left {alive}"
 
 
 @pytest.fixture(scope="session")

@@ -31,11 +31,12 @@ class Third:
         self.node = self.cluster.add_node(num_cpus=1, resources={"disk-c": 1}, object_store_memory=1 << 27)
         until(lambda: "disk-c" in ray.available_resources())
 
+    def leave(self) -> None:
+        self.cluster.remove_node(self.node, allow_graceful=False)
+
     def remove(self) -> None:
-        if self.node is not None:
-            self.cluster.remove_node(self.node, allow_graceful=False)
-            self.node = None
-            until(lambda: "disk-c" not in ray.cluster_resources())
+        self.leave()
+        until(lambda: "disk-c" not in ray.cluster_resources())
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def third(cluster: Any) -> Iterator[Third]:  # noqa: F811
     third = Third(cluster)
     third.add()
     yield third
-    third.remove()
+    third.leave()
 
 
 def filled(services: Open, path: Path, **options: Any) -> RolloutService:  # noqa: F811
