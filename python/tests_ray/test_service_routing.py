@@ -1,4 +1,4 @@
-"""Which shard a rollout lies with, and what a shard calls a version: both are arithmetic, and tried as such.
+"""Which shard a rollout lies with, what a shard calls a version, what a cut waits for: all are arithmetic, and tried as such.
 
 The routing is compared with its definition in Python's own whole numbers, since every reader of a shard must agree on it.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rollstore._routing import shards_of
+from rollstore.ray._cutting import missing_of
+from rollstore.ray._ledger import Entry
 from rollstore.ray._versions import Versions
 
 MASK = (1 << 64) - 1
@@ -54,3 +56,16 @@ def test_numbers_of_versions_go_both_ways() -> None:
 @pytest.mark.parametrize("shards", [1, 7])
 def test_no_ids_are_no_shards(shards: int) -> None:
     assert shards_of(np.empty(0, np.uint64), shards).shape == (0,)
+
+
+def test_a_cut_waits_for_those_parts_of_writes_that_are_under_way() -> None:
+    def entry(floor: int, *shards: int) -> Entry:
+        return Entry(floor, shards, None)
+
+    remembered = [
+        {("a", 1): entry(0, 0, 1), ("b", 5): entry(5, 0, 2), ("c", 0): entry(0, 0)},
+        {("a", 2): entry(2, 1)},  # told with its next write that "a" has the answer of 1
+        {},
+    ]
+    assert missing_of(remembered, set()) == [set(), set(), {("b", 5)}]
+    assert missing_of(remembered, {("b", 5)}) == [set(), set(), set()], "waited for before, in vain"

@@ -31,8 +31,8 @@ class OpId(NamedTuple):
     number: int
     floor: int
     """Writes of this client below it have their answers: nobody will send them again."""
-    parts: int
-    """Shards that take part in it."""
+    shards: tuple[int, ...]
+    """Those that take part in it."""
 
 
 class Done(NamedTuple):

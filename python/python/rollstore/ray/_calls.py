@@ -102,7 +102,7 @@ class Calls:
         if not parts:
             return {}
         end, left, answers = time.monotonic() + self.timeout, dict(parts), dict[int, Any]()
-        op = self._begin(len(parts))
+        op = self._begin(tuple(parts))
         try:
             with self.pressure.room(len(parts), size):
                 while left:
@@ -140,12 +140,12 @@ class Calls:
             if not self._again(list(answers.values()), end):
                 return _checked(answers, None)[shard]
 
-    def _begin(self, parts: int) -> OpId:
+    def _begin(self, shards: tuple[int, ...]) -> OpId:
         with self._lock:
             number = self._next
             self._next += 1
             self._open.add(number)
-            return OpId(self._client, number, min(self._open), parts)
+            return OpId(self._client, number, min(self._open), shards)
 
     def _end(self, op: OpId) -> None:
         with self._lock:

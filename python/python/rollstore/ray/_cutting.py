@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from . import _cut, _remote
 from ._answers import Config, View
 from ._cut import Cut
 from ._errors import ShardUnavailableError
+from ._ledger import Entry
 from ._record import Record
 
 MISSING_MAX = 2.0
@@ -27,6 +28,25 @@ ATTEMPTS_MAX = 5
 """Cuts that are begun before the checkpoint fails, where actors restart again and again."""
 
 
+Key = tuple[str, int]
+"""A write: its client, and its number there."""
+
+
+def missing_of(remembered: Sequence[Mapping[Key, Entry]], given_up: set[Key]) -> list[set[Key]]:
+    """For each shard, the writes that others have done and it has not, of what all of them remember.
+
+    A shard forgets a write when it is told that its client has the answer, which the others may not have heard yet.
+    """
+    missing: list[set[Key]] = []
+    for shard, own in enumerate(remembered):
+        floors: dict[str, int] = defaultdict(int)
+        for (client, _), entry in own.items():
+            floors[client] = max(floors[client], entry.floor)
+        others = {key for told in remembered for key, entry in told.items() if shard in entry.shards}
+        missing.append({key for key in others - own.keys() - given_up if key[1] >= floors[key[0]]})
+    return missing
+
+
 class Cutting:
     """Checkpoints of all shards."""
 
@@ -35,6 +55,8 @@ class Cutting:
     _lock: threading.RLock
     _cut_lock: threading.Lock
     _record: Record
+    _given_up: set[Key] = set()
+    """Writes whose missing parts were waited for in vain, or came."""
 
     def _opened(self) -> RolloutStore: ...
 
@@ -88,18 +110,11 @@ class Cutting:
 
     def _hold(self) -> None:
         """No write begins from here on, and none is done on some of its shards alone."""
-        done: dict[tuple[str, int], int] = defaultdict(int)
-        parts: dict[tuple[str, int], int] = {}
-        for remembered in self._all("hold"):
-            for op, count in remembered.items():
-                done[op] += 1
-                parts[op] = count
-        self._complete({op for op, count in parts.items() if done[op] < count})
-
-    def _complete(self, ops: set[tuple[str, int]]) -> None:
-        """Lets the missing parts of these writes through."""
-        if ops:
-            self._all("admit", ops, MISSING_MAX)
+        missing = missing_of(self._all("hold"), self._given_up)
+        if any(missing):
+            self._each("admit", [(ops, MISSING_MAX) for ops in missing])
+            # Who died with a write half sent will not send the rest at the next checkpoint either.
+            self._given_up = set[Key]().union(*missing)
 
     def _take(self, cut: Cut) -> None:
         """Each store makes a checkpoint beside itself, of links."""

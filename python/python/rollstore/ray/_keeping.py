@@ -15,7 +15,7 @@ from ..errors import InvalidError, LockedError
 from . import _cut, _remote
 from ._answers import Config, Done, Join, OpId, Refused, View
 from ._errors import ShardLostError, ShardUnavailableError
-from ._ledger import Ledger, Totals
+from ._ledger import Entry, Ledger, Totals
 from ._planned import Planned
 from ._versions import Versions
 
@@ -176,14 +176,14 @@ class Keeping:
             self._ledger = ledger.answered(done)
             return done
 
-    def hold(self) -> dict[tuple[str, int], int]:
-        """Lets no write begin from now on. Tells the writes that it remembers, and how many shards take part in each."""
+    def hold(self) -> dict[tuple[str, int], Entry]:
+        """Lets no write begin from now on. Tells the writes that it remembers."""
         with self._lock:
             self._held_until, self._admitted = time.monotonic() + HOLD_MAX, set()
-            return {key: entry.parts for key, entry in self.ledger.entries.items()}
+            return self.ledger.entries
 
     def admit(self, ops: set[tuple[str, int]], seconds: float) -> None:
-        """Waits until these writes are done here, whose other parts are done elsewhere; or for so long, if nobody sends them."""
+        """Waits until these writes are done, whose other parts are done elsewhere; or for so long, if nobody sends them."""
         self._admitted = ops
         end = time.monotonic() + seconds
         while not ops <= self.ledger.entries.keys() and time.monotonic() < end:

@@ -34,7 +34,10 @@ class Totals(NamedTuple):
 class Entry(NamedTuple):
     """A write that was done."""
 
-    parts: int
+    floor: int
+    """Writes of its client below it have their answers, on all shards."""
+    shards: tuple[int, ...]
+    """Those that take part in it."""
     done: Done | None
     """``None`` in the commit of the write itself, which cannot tell yet."""
 
@@ -85,7 +88,7 @@ class Ledger(NamedTuple):
         kept = {key: entry for key, entry in self.entries.items() if key[0] != op.client or key[1] >= op.floor}
         while len(kept) >= DONE_MAX:
             del kept[next(iter(kept))]
-        kept[op.client, op.number] = Entry(op.parts, None)
+        kept[op.client, op.number] = Entry(op.floor, op.shards, None)
         return self._replace(entries=kept, before=before)
 
     def answered(self, done: Done) -> Ledger:
@@ -122,8 +125,8 @@ class Ledger(NamedTuple):
         """As it was committed."""
         told: dict[str, Any] = json.loads(cursor)
         told["entries"] = {
-            (client, number): Entry(parts, None if done is None else Done(done[0], done[1], [tuple(one) for one in done[2]]))
-            for client, number, parts, done in told["entries"]
+            (client, number): Entry(floor, tuple(shards), None if done is None else Done(done[0], done[1], [tuple(one) for one in done[2]]))
+            for client, number, floor, shards, done in told["entries"]
         }
         told["before"] = Totals(*told["before"])
         for name in ("versions", "kl_versions"):
