@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,11 @@ class Calls:
         """Asks every shard the same."""
         return list(self.read(name, dict.fromkeys(range(self.shards), args)).values())
 
-    def write(self, parts: Mapping[int, list[tuple[Any, ...]]], rows: Mapping[int, Places] | None, size: int) -> dict[int, Done]:
-        """Does a write, on each shard its part. Only parts that were refused are sent again; none is done twice."""
+    def write(
+        self, parts: Mapping[int, Callable[[], list[tuple[Any, ...]]]], rows: Mapping[int, Places] | None, size: int
+    ) -> dict[int, Done]:
+        """Does a write, on each shard its part, which is made when it is sent. Only parts that were refused are sent again; none is
+        done twice."""
         if not parts:
             return {}
         end, left, answers = time.monotonic() + self.timeout, dict(parts), dict[int, Any]()
@@ -107,10 +110,10 @@ class Calls:
             with self.pressure.room(len(parts), size):
                 while left:
                     view = self.view
-                    refs = {shard: self._shards[shard].write.remote(view, op, given) for shard, given in left.items()}
+                    refs = {shard: self._shards[shard].write.remote(view, op, made()) for shard, made in left.items()}
                     answers.update(self._answers(refs, end))
                     again = self._again(list(answers.values()), end)
-                    left = {shard: given for shard, given in left.items() if again and _is_refused(answers[shard])}
+                    left = {shard: made for shard, made in left.items() if again and _is_refused(answers[shard])}
             return _checked(answers, rows)
         except Error as error:
             error.__dict__["parts_done"] = [shard for shard, given in answers.items() if isinstance(given, Done)]
@@ -163,7 +166,8 @@ class Calls:
                 f"{who} of service {self.name} did not answer within {self.timeout:g} s; look at the nodes, then call again"
             ) from None
         except exceptions.RayActorError as error:
-            raise ShardUnavailableError(f"{who} of service {self.name} are gone for good: {error}; open the service again") from None
+            message = f"{who} of service {self.name} are gone for good: {error}; open the service again"
+            raise ShardUnavailableError(message) from None
 
     def _again(self, answers: list[Any], end: float) -> bool:
         """Whether any of these was refused. The client knows where the service stands, then."""

@@ -6,7 +6,7 @@ from ..errors import Error
 
 
 class ShardUnavailableError(Error, TimeoutError):
-    """An actor did not answer in time: its node is gone, or it restarts. Call again; what was not acknowledged may have happened."""
+    """An actor did not answer in time: its node is gone, or it restarts. Call again. What was not acknowledged may have happened."""
 
     kind = "unavailable"
 

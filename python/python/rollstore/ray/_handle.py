@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from ._answers import View
 from ._plans import Budget, ShardedPlan
 from ._reads import Reads
 from ._sent import SentBatch
+from ._sweeps import sweep
 from ._updating import WeightUpdate
 
 ATTEMPTS_MAX = 3
@@ -96,8 +98,6 @@ class Handle(Reads):
         return values.reshape(-1), values.shape[1], lens, sources
 
     def sweep(self, *args: Any) -> tuple[int, int, int, int, list[Any], bool]:
-        from ._sweeps import sweep
-
         return sweep(self, *args)
 
     def forget_sweep(self, name: str) -> bool:
@@ -137,8 +137,6 @@ class Handle(Reads):
         return np.arange(first, end, dtype=np.uint64)
 
     def checkpoint(self, dir: Any) -> int:
-        import os
-
         self.calls.coordinator("checkpoint", secrets.token_hex(8), os.fspath(dir))
         return 0
 

@@ -125,10 +125,14 @@ class Ledger(NamedTuple):
         """As it was committed."""
         told: dict[str, Any] = json.loads(cursor)
         told["entries"] = {
-            (client, number): Entry(floor, tuple(shards), None if done is None else Done(done[0], done[1], [tuple(one) for one in done[2]]))
+            (client, number): Entry(floor, tuple(shards), None if done is None else _done(*done))
             for client, number, floor, shards, done in told["entries"]
         }
         told["before"] = Totals(*told["before"])
         for name in ("versions", "kl_versions"):
             told[name] = Versions(told[name])
         return Ledger(**told)
+
+
+def _done(lsn: int, retired: int, applied: list[list[int]]) -> Done:
+    return Done(lsn, retired, [(computed, dropped, declined) for computed, dropped, declined in applied])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,10 @@ ADVANCES = ("advance_ref_version", "advance_kl_ref_version")
 
 KINDS = frozenset(
     (
-        *ADVANCES, "insert", "abandon_partials", "retire", "retire_created_before", "retire_version_before", "retire_groups", "apply",
-        "cursor",
+        *ADVANCES,
+        *("insert", "abandon_partials", "retire", "retire_created_before", "retire_version_before", "retire_groups", "apply", "cursor"),
     )
-)  # fmt: skip
+)
 
 
 class _Counts:
@@ -107,8 +108,7 @@ class _Part:
         if how in ("insert", "begin"):
             self._inserted.append((how, given["ids"]))
         for shard, rows in self._calls.split(given["ids"]).items():
-            part = given if len(rows) == len(given["ids"]) else taken(given, rows)
-            self._parts[shard].append(("insert", part, how))
+            self._parts[shard].append(("insert", given, how, rows))
             self._rows.setdefault(shard, rows)
         self._bytes += sum(column[2].nbytes for column in given["columns"])
 
@@ -129,7 +129,8 @@ class _Part:
     def commit(self, done: _Counts) -> None:
         """Sends the parts, and adds what they did."""
         try:
-            answers = self._calls.write(self._parts, self._rows, self._bytes)
+            parts = {shard: partial(_made, operations) for shard, operations in self._parts.items()}
+            answers = self._calls.write(parts, self._rows, self._bytes)
         except ShardUnavailableError:
             raise  # what happened is not known
         except Error as error:
@@ -154,7 +155,18 @@ class _Part:
             for shard, rows in self._calls.split(ids).items():
                 if shard in shards:
                     back[shard].append(("retire", ids[rows], "other") if how == "insert" else ("abandon_partials", ids[rows]))
-        self._calls.write(back, None, 0)
+        self._calls.write({shard: partial(_made, operations) for shard, operations in back.items()}, None, 0)
+
+
+def _made(operations: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """A shard's part. Rows are picked here, when it is sent: the shards before it write meanwhile."""
+    made: list[tuple[Any, ...]] = []
+    for operation in operations:
+        if operation[0] == "insert":
+            _, given, how, rows = operation
+            operation = "insert", given if len(rows) == len(given["ids"]) else taken(given, rows), how
+        made.append(operation)
+    return made
 
 
 def taken(given: native.InsertArgs, rows: Places) -> native.InsertArgs:

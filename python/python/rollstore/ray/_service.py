@@ -28,6 +28,18 @@ ACTOR: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 
 """What all actors of a service have: they come back, and calls to them are sent again. Each call is done once: see
 :class:`OpId`."""
 
+SKEW = 1
+"""Steps by which a born step may lie ahead, unless the options say otherwise: the store's own default."""
+
+CALLS_IN_FLIGHT = 64
+"""Calls to shards: several for each of some threads, and few enough that 256 clients do not bury a shard."""
+
+BYTES_IN_FLIGHT = 1 << 30
+"""Bytes of inserts and results: some of the largest steps, and a small part of the object store of a node."""
+
+UPDATE_LEASE = 60.0
+"""Seconds without a sign of life, of which there is one every five, after which a weight update has ended."""
+
 CLOSE_MAX = 30.0
 """Seconds that the end of a service waits until all stores are closed."""
 
@@ -57,10 +69,10 @@ class RolloutService(RolloutStore):
         shards: int | None = None,
         nodes: Sequence[Mapping[str, Any]] | None = None,
         detached: bool = False,
-        calls_in_flight: int = 64,
-        bytes_in_flight: int = 1 << 30,
+        calls_in_flight: int = CALLS_IN_FLIGHT,
+        bytes_in_flight: int = BYTES_IN_FLIGHT,
         timeout: float = 600.0,
-        update_lease: float = 60.0,
+        update_lease: float = UPDATE_LEASE,
         resume_step: int | None = None,
         **options: Any,
     ) -> RolloutService:
@@ -85,7 +97,8 @@ class RolloutService(RolloutStore):
             LockedError: a service of this name runs: attach to it.
             InvalidError: another number of shards than there are.
         """
-        return cls._start(path, name, shards, nodes, detached, (calls_in_flight, bytes_in_flight, timeout), update_lease, options, None, resume_step)
+        limits = calls_in_flight, bytes_in_flight, timeout
+        return cls._start(path, name, shards, nodes, detached, limits, update_lease, options, None, resume_step)
 
     @classmethod
     def _start(
@@ -139,7 +152,7 @@ class RolloutService(RolloutStore):
 
     @classmethod
     def attach(
-        cls, name: str = "rollstore", *, calls_in_flight: int = 64, bytes_in_flight: int = 1 << 30, timeout: float = 600.0
+        cls, name: str = "rollstore", *, calls_in_flight: int = CALLS_IN_FLIGHT, bytes_in_flight: int = BYTES_IN_FLIGHT, timeout: float = 600.0
     ) -> RolloutService:
         """A client of a service that runs in this cluster. Arguments are those of :meth:`open`; closing it ends nothing.
 
@@ -162,25 +175,37 @@ class RolloutService(RolloutStore):
         calls = Calls(name, config.shards, Pressure(calls_max, bytes_max, lambda: counter.inc()), timeout)
         calls.look()
         stats = calls.read_all("stats")[0][0]
-        handle = Handle(calls, stats["window"], stats["max_version_lag"], config.options.get("step_skew") or 1)
+        skew = config.options.get("step_skew")
+        handle = Handle(calls, stats["window"], stats["max_version_lag"], SKEW if skew is None else skew)
         handle.path = config.path
         return cls(handle, name, limits, is_owner=is_owner)
 
     @staticmethod
-    def restore(checkpoint: str | os.PathLike[str], path: str | os.PathLike[str], **where: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def restore(  # pyright: ignore[reportIncompatibleMethodOverride]
+        checkpoint: str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        *,
+        name: str = "rollstore",
+        shards: int | None = None,
+        nodes: Sequence[Mapping[str, Any]] | None = None,
+        timeout: float = 600.0,
+    ) -> None:
         """Brings a checkpoint of a service back into the directories of its nodes, as :meth:`RolloutStore.restore` does for one
-        store. ``where`` are ``name``, ``nodes`` and ``timeout`` of :meth:`open`. The service must not run.
+        store: what was fresh at the checkpoint is fresh again. The service must not run.
 
-        All shards come back, or, where it is cut, the next opening brings the rest. Raises :class:`InvalidError` for another number
-        of shards than ``nodes`` and ``shards`` ask for, and :class:`StoreNotFoundError` where there is no complete checkpoint.
+        All shards come back; where that is cut, the next opening brings the rest. Arguments are those of :meth:`open`.
+
+        Raises:
+            StoreNotFoundError: no complete checkpoint there.
+            DamagedError: one of which something is damaged.
+            InvalidError: another number of shards than it has.
         """
         root = os.fspath(checkpoint)
         cut, told = _cut.complete(root)
-        shards = where.get("shards") or told["shards"]
         _cut.verify(cut, told["shards"])
-        limits = (64, 1 << 30, where.get("timeout", 600.0))
-        name = where.get("name", "rollstore")
-        RolloutService._start(path, name, shards, where.get("nodes"), False, limits, 60.0, {}, root, None).close()
+        limits = CALLS_IN_FLIGHT, BYTES_IN_FLIGHT, timeout
+        count = shards or told["shards"]
+        RolloutService._start(path, name, count, nodes, False, limits, UPDATE_LEASE, {}, root, None).close()
 
     def _new_batch(self) -> Any:
         return self._handle.begin_batch()

@@ -20,7 +20,9 @@ from ._sweeping import Sweeping
 BORN_STEP = 1 << 62
 """A step far above all: an age at it tells a born step."""
 
-PLAIN = frozenset(("count", "would_recompute", "diagnose", "stats", "partials", "read_partials", "staleness", "gather_flat", "clock"))
+PLAIN = frozenset(
+    ("clock", "count", "diagnose", "gather_flat", "partials", "read_partials", "staleness", "stats", "would_recompute")
+)
 """Reads that the native half answers as they are."""
 
 PER_TOKEN = ("completion_ids", "sampler_logps", "old_logps")

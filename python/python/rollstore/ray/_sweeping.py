@@ -61,8 +61,10 @@ class Sweeping:
         return self._next(token, talk)
 
     def go_on(self, token: str, results: Any) -> tuple[str, Any]:
-        """Gives the results of the plan that came last; ``None`` where the function raised. ``("gone", None)`` after a restart of the
-        actor: the sweep is begun again, and goes on where it was."""
+        """Gives the results of the plan that came last; ``None`` where the function raised.
+
+        ``("gone", None)`` after a restart of the actor: the sweep is begun again, and goes on where it was.
+        """
         talk = self._talks.get(token)
         if talk is None:
             return "gone", None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,15 @@ class _Left:
     """What of a budget is left."""
 
     def __init__(self, budget: Budget) -> None:
-        import time
-
         self.rollouts, self.tokens, seconds = budget
-        self._now = time.monotonic
-        self._ends = None if seconds is None else self._now() + seconds
+        self._ends = None if seconds is None else time.monotonic() + seconds
         self._is_first = True
 
     @property
     def is_used_up(self) -> bool:
         if 0 in (self.rollouts, self.tokens):
             return True
-        return not self._is_first and self._ends is not None and self._now() >= self._ends
+        return not self._is_first and self._ends is not None and time.monotonic() >= self._ends
 
     def for_one(self, micro_batch: int) -> Budget:
         rollouts = micro_batch if self.rollouts is None else min(micro_batch, self.rollouts)
