@@ -37,7 +37,7 @@
 //! | read one, read many | [`RolloutStore::get`] and [`Rollout`], [`RolloutStore::gather`] |
 //! | ask who is fresh, and why not | [`RolloutStore::needs_recompute`], [`RolloutStore::stale`], [`Rollout::staleness`] |
 //! | learn why nothing is fresh, and what another bound would do | [`RolloutStore::diagnose`], [`RolloutStore::would_recompute`] |
-//! | take rollouts over into a new store, as they are | [`Options::clocks`], [`NewRollout::as_it_stood`] |
+//! | take rollouts over into a new store, as they are | [`Options::clocks`], [`Options::past`], [`NewRollout::as_it_stood`] |
 //! | end rollouts | [`RolloutStore::retire`], [`Reason`] |
 //! | save and go back | [`RolloutStore::checkpoint`], [`RolloutStore::restore`], [`RolloutStore::rewind`] |
 //! | know how it goes | [`RolloutStore::stats`] |
@@ -92,6 +92,7 @@ pub use store::new_rollout::{NewRollout, VersionSpan};
 pub use store::options::{Durability, Options, Reads};
 pub use store::owner::{LockKind, TakeOver};
 pub use store::partials::{OpenPartial, Partial};
+pub use store::past::Past;
 pub use store::plan::{Applied, Plan, Results};
 pub use store::recompute::{Recomputed, Served, ServedFrom};
 pub use store::repair::Repaired;

@@ -110,7 +110,7 @@ impl<'a> NewFrame<'a> {
         };
         Self {
             kind,
-            flags: FrameFlags::default(),
+            flags: if entry.has.contains(Has::USED) { FrameFlags::USED } else { FrameFlags::default() },
             rollout: entry.id,
             insert_lsn: entry.insert_lsn,
             born_step: entry.born_step,

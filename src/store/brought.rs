@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
-use crate::format::entry::EntryKind;
+use crate::format::entry::{EntryKind, Has};
 use crate::ids::Lsn;
 use crate::store::column::{Column, ColumnValues};
 use crate::store::new_rollout::NewRollout;
@@ -16,13 +16,21 @@ use crate::store::prepare::Prepared;
 pub(crate) struct Stood {
     born_step: u64,
     ref_version: u64,
+    was_asked: bool,
 }
 
 impl<'a> NewRollout<'a> {
     /// The rollout as it stood in another store, whose [`Clocks`](crate::Clocks) this one has: the step from which its old
     /// log-probs count as fresh, and the version that stands for them, or was current at its insert while there are none.
     pub fn as_it_stood(mut self, born_step: u64, ref_version: u64) -> Self {
-        self.stood = Some(Stood { born_step, ref_version });
+        self.stood = Some(Stood { born_step, ref_version, was_asked: false });
+        self
+    }
+
+    /// The same, where it was also [asked for](crate::Rollout::was_asked) there: when it ends, it was not unused. Without
+    /// [`as_it_stood`](Self::as_it_stood) before, nothing happens.
+    pub fn as_asked(mut self, was_asked: bool) -> Self {
+        self.stood = self.stood.map(|stood| Stood { was_asked, ..stood });
         self
     }
 
@@ -54,7 +62,7 @@ impl<'a> NewRollout<'a> {
         let (_, values) = self.columns.iter_mut().find(|(column, _)| *column == Column::OldLogps)?;
         let later = std::mem::replace(values, ColumnValues::F32(first));
         let ColumnValues::F32(later) = later else { return None };
-        let Stood { born_step, ref_version } = stood;
+        let Stood { born_step, ref_version, .. } = stood;
         Some(Prepared::update(EntryKind::OldLogps, self.id, Lsn::NONE, born_step, ref_version, later))
     }
 }
@@ -64,5 +72,8 @@ impl Stood {
     pub(crate) fn tell(self, prepared: &mut Prepared<'_>) {
         prepared.entry.born_step = self.born_step;
         prepared.old_versions = vec![self.ref_version];
+        if self.was_asked {
+            prepared.entry.has = prepared.entry.has.with(Has::USED);
+        }
     }
 }

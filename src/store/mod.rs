@@ -27,6 +27,7 @@ mod open;
 pub(crate) mod options;
 pub(crate) mod owner;
 pub(crate) mod partials;
+pub(crate) mod past;
 pub(crate) mod plan;
 mod prepare;
 mod quota;
@@ -166,6 +167,18 @@ impl RolloutStore {
     #[must_use]
     pub fn max_version_lag(&self) -> u64 {
         self.core.rules.max_version_lag
+    }
+
+    /// Steps by which a born step may lie ahead of the step asked about.
+    #[must_use]
+    pub fn step_skew(&self) -> u64 {
+        self.core.rules.step_skew
+    }
+
+    /// Steps by which a step may lie ahead of the clock.
+    #[must_use]
+    pub fn step_jump_max(&self) -> u64 {
+        self.core.rules.step_jump_max
     }
 
     /// The current ref version: of the weights that old logps computed now are made with. A new store's is 0.

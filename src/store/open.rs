@@ -88,8 +88,11 @@ pub(crate) fn no_store(dir: &Path) -> Error {
 }
 
 fn has_clocks(dir: &Path) -> Error {
-    Error::invalid(format!("{} holds a store with clocks of its own; only a new one takes others", dir.display()))
-        .at(dir)
+    Error::invalid(format!(
+        "{} holds a store with clocks of its own and counters; only a new one takes others",
+        dir.display()
+    ))
+    .at(dir)
 }
 
 fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
@@ -108,7 +111,7 @@ fn read_mode(options: &Options, dir: &Path) -> Result<ReadMode> {
 fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Recovered> {
     let (disk, dir) = (request.disk, request.dir);
     let mut manifest = match manifests::newest(disk, dir)? {
-        Some(_) if options.clocks.is_some() => return Err(has_clocks(dir)),
+        Some(_) if options.clocks.is_some() || options.past.is_some() => return Err(has_clocks(dir)),
         Some(manifest) => manifest,
         None => create(options, request, owner)?,
     };
@@ -175,7 +178,10 @@ fn create(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Man
     if !options.create {
         return Err(no_store(dir));
     }
-    let state = options.clocks.as_ref().map_or_else(|| Ok(State::new()), Clocks::begin)?;
+    let mut state = options.clocks.as_ref().map_or_else(|| Ok(State::new()), Clocks::begin)?;
+    if let Some(past) = &options.past {
+        past.begin(&mut state)?;
+    }
     let mut manifest = Manifest {
         generation: 1,
         kind: ManifestKind::Live,

@@ -12,6 +12,7 @@ use crate::store::RolloutStore;
 use crate::store::clocks::Clocks;
 use crate::store::flusher::Flushes;
 use crate::store::owner::LockKind;
+use crate::store::past::Past;
 
 /// How arrays are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +74,7 @@ pub struct Options {
     pub(crate) run_identity: Option<Vec<u8>>,
     pub(crate) resume_step: Option<u64>,
     pub(crate) clocks: Option<Clocks>,
+    pub(crate) past: Option<Past>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
@@ -101,6 +103,7 @@ impl Options {
             run_identity: None,
             resume_step: None,
             clocks: None,
+            past: None,
             create: true,
             read_only: false,
             reads: Reads::Auto,
@@ -195,6 +198,13 @@ impl Options {
     /// 0. Opening a store that exists with them is refused: it has its own.
     pub fn clocks(mut self, clocks: Clocks) -> Self {
         self.clocks = Some(clocks);
+        self
+    }
+
+    /// What a new store counts from, of stores whose rollouts it takes over; by default from nothing. What it takes over counts
+    /// on top, as inserts. Opening a store that exists with it is refused: it has its own.
+    pub fn past(mut self, past: Past) -> Self {
+        self.past = Some(past);
         self
     }
 

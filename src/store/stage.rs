@@ -378,7 +378,7 @@ impl<'b, 's> Stage<'b, 's> {
             created_step: entry.created_step,
             ref_version: entry.ref_version,
             group: entry.group,
-            asked: false,
+            asked: entry.has.contains(Has::USED),
         };
         let before = self.live(entry.id).unwrap_or(new);
         let has_old = entry.has.contains(Has::OLD);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::format::counters::Counters;
 use crate::format::entry::Has;
 use crate::ids::Lsn;
 use crate::reason::Reason;
@@ -90,6 +91,31 @@ pub struct StatsCounters {
 }
 
 impl StatsCounters {
+    pub(super) fn of(counters: &Counters) -> Self {
+        let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
+        Self {
+            inserted: counters.inserted,
+            asked: counters.asked,
+            served: counters.served,
+            computed: counters.computed,
+            dropped: counters.dropped,
+            retired_unused: counters.retired_unused,
+            retired: Reason::ALL.iter().map(|reason| (*reason, count_of(*reason))).collect(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let Self { inserted, asked, served, computed, dropped, retired_unused, ref retired } = *self;
+        let mut counters =
+            Counters { asked, served, computed, dropped, inserted, retired_unused, ..Counters::default() };
+        for (reason, count) in retired {
+            if let Some(total) = counters.retired.get_mut(usize::from(reason.code())) {
+                *total = total.saturating_add(*count);
+            }
+        }
+        counters
+    }
+
     /// Rollouts retired for any reason.
     #[must_use]
     pub fn retired_total(&self) -> u64 {
@@ -116,7 +142,6 @@ impl RolloutStore {
         }
         let mut counters = state.counters;
         self.core.usage.pending().add_to(&mut counters);
-        let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
         let mut stats = Stats {
             live: published.index.len() as u64,
             tokens: published.index.token_total(),
@@ -141,15 +166,7 @@ impl RolloutStore {
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,
             last_checkpoint: None,
-            counters: StatsCounters {
-                inserted: counters.inserted,
-                asked: counters.asked,
-                served: counters.served,
-                computed: counters.computed,
-                dropped: counters.dropped,
-                retired_unused: counters.retired_unused,
-                retired: Reason::ALL.iter().map(|reason| (*reason, count_of(*reason))).collect(),
-            },
+            counters: StatsCounters::of(&counters),
             index_entries_touched: published.index.touched(),
             open_log_bytes_read: self.core.open_log_bytes_read,
             warnings: self.core.usage.warnings(),
