@@ -12,6 +12,7 @@ pub mod hooked;
 pub mod model;
 pub mod scratch;
 pub mod settings;
+pub mod shards;
 pub mod state;
 pub mod store;
 pub mod values;
