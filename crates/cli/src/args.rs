@@ -6,6 +6,7 @@ mod at;
 mod filter;
 mod look;
 mod period;
+mod shards;
 mod table;
 mod transfer;
 
@@ -22,6 +23,7 @@ pub use at::AtArgs;
 pub use filter::{Filter, Span};
 pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, ReportArgs, SegmentOrder, SegmentsArgs};
 pub use period::Period;
+pub use shards::{MergeArgs, OnConflict, ReshardArgs, ShardsArgs};
 pub use table::{RolloutColumn, RolloutOrder};
 pub use transfer::{Compression, DumpArgs, DumpFormat, LoadArgs};
 
@@ -92,6 +94,10 @@ pub enum Command {
     Dump(DumpArgs),
     /// Make a store of what dumps hold, or add it to one
     Load(LoadArgs),
+    /// Make one store of the shards of a run
+    Merge(MergeArgs),
+    /// Make another number of shards of the shards of a run
+    Reshard(ReshardArgs),
     /// Show the rollouts of a group, and whether it is complete
     Group(GroupArgs),
     /// Show every frame of one rollout in the log, and what became of each

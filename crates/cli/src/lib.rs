@@ -54,6 +54,8 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Get(args) => commands::get::run(args, out),
         Command::Dump(args) => commands::dump::run(args, out),
         Command::Load(args) => upkeep::load::run(args, out),
+        Command::Merge(args) => upkeep::shards::merge(args, out),
+        Command::Reshard(args) => upkeep::shards::reshard(args, out),
         Command::Group(args) => commands::group::run(args, out),
         Command::History(args) => commands::history::run(args, out),
         Command::Log(args) => commands::log::run(args, out),

@@ -13,6 +13,7 @@ mod question;
 pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod rewind;
+pub(crate) mod shards;
 
 use std::path::Path;
 
