@@ -35,6 +35,14 @@ pub(crate) fn exception(py: Python<'_>, error: &Error, row: Option<usize>) -> Py
     fill(py, error, row).unwrap_or_else(|failed| failed)
 }
 
+/// The exception of an error of shards.
+pub(crate) fn shards_exception(py: Python<'_>, error: &rollstore_shards::Error) -> PyErr {
+    match error {
+        rollstore_shards::Error::Store(error) => exception(py, error, None),
+        _ => make(py, kind_name(error.kind()), &error.to_string(), None).unwrap_or_else(|failed| failed),
+    }
+}
+
 /// An exception of this package's own that `call` refuses with.
 pub(crate) fn invalid(py: Python<'_>, message: &str) -> PyErr {
     exception(py, &Error::invalid(message), None)

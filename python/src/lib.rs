@@ -23,6 +23,7 @@ mod partials;
 mod plan;
 mod request;
 mod scans;
+mod shards;
 mod stats;
 mod store;
 mod upkeep;
@@ -43,6 +44,8 @@ mod _rollstore {
     use crate::names::column_name;
     #[pymodule_export]
     use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::shards::{make_shards, shards_of};
     #[pymodule_export]
     use crate::store::Store;
     #[pymodule_export]

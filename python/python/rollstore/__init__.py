@@ -37,6 +37,7 @@ from ._results import (
     Verification,
 )
 from ._rollstore import Rollout, column_name, id_from_key
+from ._shards import Census, Made, VersionCount, merge, reshard, shards_of
 from ._store import RolloutStore
 from ._upkeep import verify
 from ._weights import WeightUpdate
@@ -62,6 +63,7 @@ __all__ = [
     "Applied",
     "Batch",
     "Budget",
+    "Census",
     "Committed",
     "Compacted",
     "DTypeError",
@@ -74,6 +76,7 @@ __all__ = [
     "InternalError",
     "InvalidError",
     "LockedError",
+    "Made",
     "NotFoundError",
     "OpenPartial",
     "Padded",
@@ -93,10 +96,14 @@ __all__ = [
     "Swept",
     "TooNewError",
     "Verification",
+    "VersionCount",
     "View",
     "WeightUpdate",
     "column_name",
     "id_from_key",
+    "merge",
+    "reshard",
     "restore",
+    "shards_of",
     "verify",
 ]

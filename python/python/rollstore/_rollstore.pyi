@@ -23,6 +23,7 @@ _Partial: TypeAlias = tuple[
     int, int, int | None, str | None, npt.NDArray[np.uint32] | None, npt.NDArray[np.uint32], npt.NDArray[np.float32], _Spans
 ]
 _Finding: TypeAlias = tuple[_Path, int, str, str, list[int]]
+Counted: TypeAlias = tuple[int, int, int, int, int, list[tuple[int, int, int, int]]]
 Verified: TypeAlias = tuple[bool, bool, int, int, int, list[_Finding]]
 
 class OpenArgs(TypedDict):
@@ -237,4 +238,8 @@ def column_name(name: str) -> str:
     """Our name of a column, whichever of its names it is asked by."""
 def restore(checkpoint: _Path, dir: _Path) -> None: ...
 def verify(dir: _Path) -> Verified: ...
+def shards_of(ids: _U64, shards: int) -> npt.NDArray[np.uint32]: ...
+def make_shards(
+    shards: list[str], count: int | None, path: _Path, newest: bool, cursor: tuple[bool, int | None]
+) -> tuple[list[tuple[_Path, int]], Counted, Counted, tuple[int, int], list[tuple[_Path, list[str]]]]: ...
 def run_cli(started_by: list[str], arguments: list[str]) -> int: ...

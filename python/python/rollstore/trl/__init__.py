@@ -14,7 +14,8 @@ from ._torch import require_trl
 
 require_trl()
 
+from ._elastic import reshard_checkpoint  # noqa: E402
 from ._restore import RolloutsNotRestored  # noqa: E402
 from ._trainer import StoreGRPOTrainer, StoreTrainerMixin  # noqa: E402
 
-__all__ = ["RolloutsNotRestored", "StoreGRPOTrainer", "StoreTrainerMixin"]
+__all__ = ["RolloutsNotRestored", "StoreGRPOTrainer", "StoreTrainerMixin", "reshard_checkpoint"]

@@ -17,6 +17,8 @@ from ._rows import Layout
 from ._window import Window
 
 FORMAT = 1
+FOLDER = "_rollouts"
+"""Under the trainer's output; the underscore keeps it out of uploads to a hub."""
 
 
 class RolloutsNotRestored(UserWarning):
@@ -102,7 +104,8 @@ def misfit(checkpoint: str, shape: dict[str, Any]) -> str | None:
     names = [name for name in {**saved.shape, **shape} if saved.shape.get(name) != shape.get(name)]
     if names:
         changed = [f"{name} was {saved.shape.get(name)}, is {shape.get(name)}" for name in names]
-        return f"the run has changed: {'; '.join(changed)}"
+        hint = "; rollstore.trl.reshard_checkpoint makes it fit" if "world_size" in names else ""
+        return f"the run has changed: {'; '.join(changed)}{hint}"
     if saved.window is not None and saved.micro_step % saved.window.length and saved.window.unrestorable:
         return saved.window.unrestorable
     return None

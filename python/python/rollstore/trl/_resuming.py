@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._store import RolloutStore
 from ..errors import Error, InvalidError, LockedError
 from . import _rows as rows
-from ._restore import RolloutsNotRestored, Saved, first_reason, misfit
+from ._restore import FOLDER, RolloutsNotRestored, Saved, first_reason, misfit
 from ._torch import module
 from ._window import Window
 
@@ -25,8 +25,6 @@ else:
     Trainer = object
 
 NO_BOUND = 2**64 - 1
-FOLDER = "_rollouts"
-"""Under the trainer's output; the underscore keeps it out of uploads to a hub."""
 
 
 class Resuming(Trainer):

@@ -106,7 +106,8 @@ class StoreTrainerMixin(Resuming):
         """Stores a generation, and ends the one before, in one commit."""
         torch, store, step = module("torch"), self.store, self._store_step
         count, rank = len(lengths), self.accelerator.process_index
-        ids = store.allocate_ids(count)
+        # No two ranks have one, so that another number of ranks can share them. One generation is live at a time.
+        ids = ((self._generation * self.accelerator.num_processes + rank) * count + np.arange(count)).astype(np.uint64)
         weighted = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1).float().cpu().numpy()
         prompts = -(-count * self.accelerator.num_processes // self.num_generations)
         first = self._generation * prompts
