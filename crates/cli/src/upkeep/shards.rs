@@ -105,19 +105,18 @@ fn failure(error: Error) -> Failure {
 
 fn words(census: &Census) -> String {
     let (stale, missing) = census.stale_and_missing();
-    let mut words = format!(
-        "{}, {} stale, {} missing; {}; arrays of {} bytes",
+    let partials = match (census.partials, census.partial_tokens) {
+        (0, _) => String::new(),
+        (partials, tokens) => format!("; {} partial, {}", text::count(partials), text::counted(tokens, "token")),
+    };
+    format!(
+        "{}, {} stale, {} missing; {}; arrays of {} bytes{partials}",
         text::counted(census.rollouts, "rollout"),
         text::count(stale),
         text::count(missing),
         text::counted(census.tokens, "token"),
         text::count(census.array_bytes)
-    );
-    if census.partials > 0 {
-        let (partials, tokens) = (text::count(census.partials), text::counted(census.partial_tokens, "token"));
-        words += &format!("; {partials} partial, {tokens}");
-    }
-    words
+    )
 }
 
 /// The JSON object.
