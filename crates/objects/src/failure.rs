@@ -2,7 +2,7 @@
 //!
 //! Always true:
 //! - F1. No value of a variable that may be a secret, no query of a URL and no request of a client is in a message. An error has no
-//!   source: what object_store says comes through here or nowhere.
+//!   source: what the client says comes through here or nowhere.
 
 use object_store::Error as StoreError;
 use rollstore::{Error, ErrorKind};

@@ -55,6 +55,8 @@ pub(crate) struct Lease<'a> {
 #[derive(Clone, Copy)]
 struct Renewed {
     at: Instant,
+    /// When the service had answered.
+    answered: Instant,
     by_the_wall: SystemTime,
     /// Whether it was alive without a break since the work began.
     unbroken: bool,
@@ -62,7 +64,7 @@ struct Renewed {
 
 impl Renewed {
     fn now() -> Self {
-        Self { at: Instant::now(), by_the_wall: SystemTime::now(), unbroken: true }
+        Self { at: Instant::now(), answered: Instant::now(), by_the_wall: SystemTime::now(), unbroken: true }
     }
 
     fn age(&self) -> Duration {
@@ -102,6 +104,7 @@ impl<'a> Lease<'a> {
         let mut now = Renewed::now();
         self.remote.put(&self.key, self.bytes.clone()).await?;
         let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        now.answered = Instant::now();
         now.unbroken = renewed.unbroken && renewed.age() < self.time / 2;
         *renewed = now;
         Ok(())
@@ -139,8 +142,9 @@ impl<'a> Lease<'a> {
     /// The notes of others.
     pub(crate) async fn others(&self) -> Result<Others> {
         let listed = self.remote.list(LEASES).await?;
-        // Ours tells what time it is there.
-        let Some(now) = listed.iter().find(|note| note.key == self.key).map(|note| note.put_at) else {
+        // Ours tells what time it is there, or was at the last renewal: at least so much later it is now.
+        let since = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).answered.elapsed();
+        let Some(now) = listed.iter().find(|note| note.key == self.key).map(|note| note.put_at + since) else {
             let message = format!("{} was deleted while it was in use; try again", self.remote.url(&self.key));
             return Err(Error::new(ErrorKind::NotFound, message));
         };
@@ -168,8 +172,6 @@ impl<'a> Lease<'a> {
         while let Some(left) = self.others().await?.retention {
             tracing::debug!(?left, "waiting for a retention to end");
             tokio::time::sleep(LOOK_EVERY).await;
-            // The service's clock is read off our note.
-            self.renew().await?;
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ impl Remote {
         let at = self.path(under);
         let relative = |path: &Path| {
             let parts: Vec<_> = path.parts().skip(self.place.prefix.parts_count()).collect();
-            parts.iter().map(|part| part.as_ref()).collect::<Vec<_>>().join("/")
+            parts.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("/")
         };
         let listed = self.store.list(Some(&at)).try_collect::<Vec<_>>().await;
         match listed {

@@ -5,6 +5,7 @@ mod common;
 
 use std::process::Child;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{Server, fill, fill_large, left_over, lock};
 use rollstore::RolloutStore;
@@ -14,12 +15,15 @@ use rollstore_testkit::scratch::Scratch;
 
 const URL: &str = "s3://bucket/run";
 
+/// Who comes next waits for a retention that was killed, a fifth of this.
+const LEASE: Duration = Duration::from_secs(10);
+
 /// The other process: sends a checkpoint of the store in its directory.
 #[test]
 fn sender() {
     let Some((_, dir)) = child::role() else { return };
     let store = RolloutStore::options().window(8).open(dir).unwrap();
-    let options = Options::default().part_bytes(5 << 20).requests(2);
+    let options = Options::default().part_bytes(5 << 20).requests(2).lease(LEASE);
     checkpoint(&store, URL, Some(1), &options).unwrap();
 }
 
@@ -84,7 +88,7 @@ fn a_sender_killed_at_any_request_leaves_a_whole_checkpoint_or_none() {
         // Notes of the one that was killed hold nobody up for long, and what it left beside the store goes.
         let store = scratch.open();
         fill(&store, 200..210);
-        let next = checkpoint(&store, URL, None, &options.lease(std::time::Duration::from_secs(2))).unwrap();
+        let next = checkpoint(&store, URL, None, &options.lease(LEASE)).unwrap();
         assert_eq!((next.number, next.segments), (newest + 1, 3), "killed at request {kill_at}");
         assert_eq!(left_over(&scratch), [""; 0], "killed at request {kill_at}");
         if ended {
