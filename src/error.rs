@@ -105,12 +105,14 @@ impl Error {
         self.0.damage.as_ref()
     }
 
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// An error of your own, for what extends the store: it comes to the caller as the store's own errors do.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self(Box::new(Inner { kind, message, path: None, rollout: None, damage: None, source: None }))
     }
 
-    /// An error of kind [`ErrorKind::Invalid`] of your own, for what you hand to the store: a
+    /// [`Error::new`] of kind [`ErrorKind::Invalid`], for what you hand to the store: a
     /// [`GatherInto`](crate::GatherInto) that refuses rows, say.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {

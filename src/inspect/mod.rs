@@ -8,6 +8,7 @@ mod diff;
 mod history;
 mod log;
 mod opened;
+mod parts;
 mod report;
 mod said;
 mod segments;
@@ -17,6 +18,7 @@ pub(crate) mod walk;
 pub use diff::{Changed, Differences, RolloutChange, diff};
 pub use history::{Fate, History, HistoryFrame, history};
 pub use log::{Log, LogItem, log};
+pub use parts::{Parts, SegmentPart, parts};
 pub use report::{
     Bin, Buffer, BufferCounters, Count, Drift, Histogram, Past, Report, Schedule, States, StepCounts, WORST_ROLLOUTS,
     WORST_TOKENS, WorstRollout, report,

@@ -5,6 +5,7 @@
 mod at;
 mod filter;
 mod look;
+mod objects;
 mod period;
 mod shards;
 mod table;
@@ -22,6 +23,7 @@ use crate::output::Output;
 pub use at::AtArgs;
 pub use filter::{Filter, Span};
 pub use look::{CompletionsArgs, DiffArgs, GroupArgs, HistoryArgs, LogArgs, ReportArgs, SegmentOrder, SegmentsArgs};
+pub use objects::{CheckpointArgs, CheckpointsArgs, RestoreArgs};
 pub use period::Period;
 pub use shards::{MergeArgs, OnConflict, ReshardArgs, ShardsArgs};
 pub use table::{RolloutColumn, RolloutOrder};
@@ -118,8 +120,10 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Make a damaged store usable from what is whole of it; asks first
     Repair(RepairArgs),
-    /// Save a store, as of now, in a directory of its own
+    /// Save a store, as of now, in a directory of its own or in object storage
     Checkpoint(CheckpointArgs),
+    /// List the checkpoints in object storage
+    Checkpoints(CheckpointsArgs),
     /// Bring a checkpoint back, exactly
     Restore(RestoreArgs),
     /// Set a store back to an older step without a checkpoint; everything is stale then
@@ -299,24 +303,6 @@ pub struct RepairArgs {
     /// Print one JSON object; the question goes to standard error
     #[arg(long)]
     pub json: bool,
-}
-
-/// Options of `checkpoint`.
-#[derive(Debug, Args)]
-pub struct CheckpointArgs {
-    /// Directory of a store that no trainer has open
-    pub store: PathBuf,
-    /// Directory of the checkpoint; one of the same run is replaced, anything else is refused
-    pub dir: PathBuf,
-}
-
-/// Options of `restore`.
-#[derive(Debug, Args)]
-pub struct RestoreArgs {
-    /// Directory of a checkpoint
-    pub checkpoint: PathBuf,
-    /// A fresh directory, or a store of the same run, whose state since the checkpoint is abandoned
-    pub dir: PathBuf,
 }
 
 /// Options of `rewind`.

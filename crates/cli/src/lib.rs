@@ -1,7 +1,7 @@
 //! The `rollstore` command line: replays a recorded trainer run against a store, shows what is in one, checks and repairs.
 //!
-//! May touch `rollstore`'s public interface alone, trace files, and what a replay keeps beside its store. Knows nothing
-//! of segments, frames or the index.
+//! May touch the public interfaces of `rollstore` and `rollstore-objects`, trace files, and what a replay keeps beside its store.
+//! Knows nothing of segments, frames or the index.
 //!
 //! Always true:
 //! - C1. Standard output carries data alone; notes, progress and errors go to standard error.
@@ -14,6 +14,8 @@ mod commands;
 mod exit;
 mod findings;
 mod formats;
+#[cfg_attr(not(feature = "object-store"), path = "objects_absent.rs")]
+mod objects;
 mod output;
 mod page;
 mod program;
@@ -68,6 +70,7 @@ fn dispatch(command: &Command, out: &mut Output) -> Outcome<Verdict> {
         Command::Repair(args) => upkeep::repair::run(args, out),
         Command::Checkpoint(args) => upkeep::checkpoint::run(args, out),
         Command::Restore(args) => upkeep::restore::run(args, out),
+        Command::Checkpoints(args) => objects::list(args, out),
         Command::Rewind(args) => upkeep::rewind::run(args, out),
         Command::Compact(args) => upkeep::compact::run(args, out),
         Command::Completions(args) => completions(args, out),

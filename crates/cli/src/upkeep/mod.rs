@@ -22,12 +22,12 @@ use rollstore::RolloutStore;
 use crate::text;
 
 /// Opens a store for one command, which does what it says and nothing beside.
-fn open(store: &Path) -> rollstore::Result<RolloutStore> {
+pub(crate) fn open(store: &Path) -> rollstore::Result<RolloutStore> {
     RolloutStore::options().create(false).background_compaction(false).open(store)
 }
 
 /// What a store holds, in a few words: `32 rollouts live, 4 of them stale, at step 98`.
-fn contents(store: &RolloutStore) -> String {
+pub(crate) fn contents(store: &RolloutStore) -> String {
     let count = |ids: usize| u64::try_from(ids).unwrap_or(u64::MAX);
     let (live, stale) = (count(store.len()), count(store.stale().len()));
     let clock =
