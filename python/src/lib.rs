@@ -18,6 +18,8 @@ mod errors;
 mod gather;
 mod insert;
 mod names;
+#[cfg_attr(not(feature = "object-store"), path = "objects_absent.rs")]
+mod objects;
 mod open;
 mod partials;
 mod plan;
@@ -42,6 +44,8 @@ mod _rollstore {
     use crate::insert::id_from_key;
     #[pymodule_export]
     use crate::names::column_name;
+    #[pymodule_export]
+    use crate::objects::restore_from;
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

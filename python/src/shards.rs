@@ -22,6 +22,7 @@ type MadeTuple = (Vec<(PathBuf, u64)>, Counted, Counted, (u64, u64), Vec<(PathBu
 
 /// The shard of each id.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 pub(crate) fn shards_of<'py>(py: Python<'py>, ids: Ids<'py>, shards: u32) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let router = Router::new(some(py, shards)?);
     let ids = rollout_ids(&ids)?;

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rollstore._routing import shards_of
+from rollstore import shards_of
 from rollstore.ray._cutting import missing_of
 from rollstore.ray._ledger import Entry
 from rollstore.ray._versions import Versions

@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn joined(shards: &[(&VersionLine, &[u64])]) -> Result<Common, Untold> {
-        let counted = |(line, used): &(_, &[u64])| Counted { line: *line, used: used.iter().copied().collect() };
+        let counted = |(line, used): &(&VersionLine, &[u64])| Counted { line, used: used.iter().copied().collect() };
         join(&shards.iter().map(counted).collect::<Vec<_>>())
     }
 

@@ -163,6 +163,9 @@ fn work_on_something_else_is_not_mixed_in() {
     assert_eq!(std::fs::read_dir(dir.join("made")).unwrap().count(), 3);
 }
 
+/// What spoils a place of work, of these shards.
+type Spoil = fn(&Path, &[PathBuf]);
+
 #[test]
 fn work_that_was_left_is_trusted_in_nothing() {
     let scratch = Scratch::new();
@@ -170,7 +173,7 @@ fn work_that_was_left_is_trusted_in_nothing() {
     make(&dir);
     let given = given(&dir);
     let left = dir.join(".made.making/made");
-    let spoil: [(&str, fn(&Path, &[PathBuf])); 5] = [
+    let spoil: [(&str, Spoil); 5] = [
         ("a segment is cut", |left, _| {
             let dir = left.join("shard-00001");
             let segment = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());

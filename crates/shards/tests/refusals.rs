@@ -40,11 +40,14 @@ fn refused(scratch: &Scratch, shards: Shards<'_>, says: &[&str]) -> Error {
     error
 }
 
+/// What another shard is opened with.
+type Change = fn(Options) -> Options;
+
 #[test]
 fn shards_of_two_runs_or_with_other_options_are_refused() {
     let scratch = Scratch::new();
     let ours = shard(&scratch, "ours", 1, |options| options);
-    let others: [(&str, fn(Options) -> Options, &[&str]); 3] = [
+    let others: [(&str, Change, &[&str]); 3] = [
         ("run", |options| options.run_identity(b"other"), &["identity", "\"run\"", "\"other\"", "ours"]),
         ("window", |options| options.window(9), &["window", "is 8", "is 9"]),
         ("lag", |options| options.max_version_lag(5), &["lag", "is 1", "is 5"]),

@@ -53,7 +53,7 @@ pub fn live_step(store: &RolloutStore, seed: u64, shard: u64, shards: u64, step:
     batch.commit()?;
     let live = store.ids();
     let some = |place: u64, of: u64| -> Vec<RolloutId> {
-        live.iter().copied().filter(|id| random(seed ^ place, id.get()) % of == 0).collect()
+        live.iter().copied().filter(|id| random(seed ^ place, id.get()).is_multiple_of(of)).collect()
     };
     drop(store.plan_for(&some(step, 5), step)?);
     // Old log-probs of some are computed again, each time under the current version.
@@ -62,12 +62,12 @@ pub fn live_step(store: &RolloutStore, seed: u64, shard: u64, shards: u64, step:
         let row = |view: &rollstore::Rollout| (view.id(), old_logps(view.id().get(), version, tokens_of(view)));
         Ok::<_, std::convert::Infallible>(work.rollouts().map(row).collect::<Results>())
     })?;
-    store.retire(&some(step + 100, 9), Reason::ALL[usize::from(step % 3 == 0)])?;
+    store.retire(&some(step + 100, 9), Reason::ALL[usize::from(step.is_multiple_of(3))])?;
     if chance(1, 4) == 0 {
         interrupt(store, (1 << 40) + step * shards + shard, step)?;
     }
     // The same in all shards: they are of one run.
-    if random(seed, step) % 3 > 0 {
+    if !random(seed, step).is_multiple_of(3) {
         store.advance_ref_version(step, Some(100 + step))?;
     }
     if step == STEPS / 2 {
@@ -95,8 +95,11 @@ fn interrupt(store: &RolloutStore, id: u64, step: u64) -> rollstore::Result<()> 
 fn rollout(id: u64, step: u64, version: u64, kl_version: u64, bits: u64) -> NewRollout<'static> {
     let has = |bit: u32| bits >> bit & 1 == 1;
     let tokens = usize::try_from(bits % 40).unwrap_or_default() + 1;
-    let mut new =
-        if bits % 7 == 0 { NewRollout::with_key(&format!("request-{id}"), step) } else { NewRollout::new(id, step) };
+    let mut new = if bits.is_multiple_of(7) {
+        NewRollout::with_key(&format!("request-{id}"), step)
+    } else {
+        NewRollout::new(id, step)
+    };
     new = new.completion_ids(completion_ids(id, tokens)).metadata(&bits.to_le_bytes()[..usize::from(has(8)) * 5]);
     if has(9) {
         let mut logps = sampler_logps(id, tokens);
@@ -124,6 +127,9 @@ fn rollout(id: u64, step: u64, version: u64, kl_version: u64, bits: u64) -> NewR
     new
 }
 
+/// Clocks, cursor, identity and options of a store.
+pub type Stand = (Clocks, Option<Vec<u8>>, Vec<u8>, [u64; 4]);
+
 /// All that a set of stores holds, whichever of them holds it.
 #[derive(Clone, PartialEq)]
 pub struct Held {
@@ -132,7 +138,7 @@ pub struct Held {
     /// Every partial rollout.
     pub partials: BTreeMap<RolloutId, PartialState>,
     /// Clocks, cursor, identity and options of each store, those that are the same in all of them once.
-    pub stands: Vec<(Clocks, Option<Vec<u8>>, Vec<u8>, [u64; 4])>,
+    pub stands: Vec<Stand>,
     /// What they counted together; the lowest id that none of them used.
     pub past: Past,
 }

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from . import _rollstore as native
-from ._opened import Opened, step_of
+from ._opened import Opened, number_of, step_of
 from .errors import InvalidError
 
 
 class Saving(Opened):
     """Checkpoints, and ways back."""
 
-    def checkpoint(self, path: str | os.PathLike[str]) -> int:
+    def checkpoint(self, path: str | os.PathLike[str], *, keep: int | None = None) -> int:
         """Writes a checkpoint: everything committed until now, in a directory of its own. Files are linked where the file system
-        can. Returns the bytes that were copied, 0 where all are links. One of the same run at the path is replaced in one step."""
-        return self._store.checkpoint(path)
+        can. Returns the bytes that were copied, 0 where all are links. One of the same run at the path is replaced in one step.
+
+        A URL (``s3://bucket/run/shard-0``, ``gs://``, ``az://``, ``file://``) takes a checkpoint beside those that are under it.
+        Only files that are not there are sent; returns their bytes. ``keep`` ends all but the last so many, and warns where that
+        fails: the checkpoint is there all the same. Credentials come from the environment. A prefix is of one run: each shard has
+        its own."""
+        url = _url(path)
+        if url is None:
+            _only_under_a_url("keep", keep)
+            return self._store.checkpoint(path)
+        sent, failed = self._store.checkpoint_to(url, number_of(keep, "keep"))
+        if failed is not None:
+            warnings.warn(f"older checkpoints were not ended: {failed}", stacklevel=2)
+        return sent
 
     @staticmethod
-    def restore(checkpoint: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    def restore(checkpoint: str | os.PathLike[str], path: str | os.PathLike[str], *, number: int | None = None) -> None:
         """Brings a checkpoint back into a directory: a fresh one, or a store of the same run, whose state since then is abandoned.
-        What was fresh at the checkpoint is fresh again. The store must not be open."""
-        native.restore(checkpoint, path)
+        What was fresh at the checkpoint is fresh again. The store must not be open. Of a URL it is the newest checkpoint, or the one
+        of a number."""
+        url = _url(checkpoint)
+        if url is None:
+            _only_under_a_url("number", number)
+            native.restore(checkpoint, path)
+        else:
+            native.restore_from(url, path, number_of(number, "number"))
 
     def rewind(self, step: int, *, created_later: Literal["keep", "drop"]) -> int:
         """Sets the clock back to ``step`` without a checkpoint: everything that stays is stale, at any lag. ``"drop"`` retires what
@@ -66,3 +85,13 @@ class Saving(Opened):
                 f"{state['ref_version']}; restore a checkpoint, or load with created_later='keep' or 'drop'"
             )
         self.rewind(int(clock), created_later=created_later)
+
+
+def _url(path: str | os.PathLike[str]) -> str | None:
+    """The URL that a string is; a path, even one with ``://`` in it, is none."""
+    return path if isinstance(path, str) and "://" in path else None
+
+
+def _only_under_a_url(name: str, given: int | None) -> None:
+    if given is not None:
+        raise InvalidError(f"{name} is for checkpoints under a URL; a directory is one checkpoint")

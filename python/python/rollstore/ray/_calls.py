@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._routing import shards_of
+from .._shards import shards_of
 from ..errors import Error
 from ._answers import NAMESPACE, Done, OpId, Refused, View, shard_name
 from ._cluster import exceptions, ray

@@ -1,0 +1,27 @@
+//! In place of object storage, in a package that was built without it.
+#![expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use crate::errors::invalid;
+use crate::store::Store;
+
+#[pymethods]
+impl Store {
+    fn checkpoint_to(&self, py: Python<'_>, url: String, keep: Option<u64>) -> PyResult<(u64, Option<String>)> {
+        let _ = (url, keep);
+        Err(absent(py))
+    }
+}
+
+#[pyfunction]
+pub(crate) fn restore_from(py: Python<'_>, url: String, dir: PathBuf, number: Option<u64>) -> PyResult<()> {
+    let _ = (url, dir, number);
+    Err(absent(py))
+}
+
+fn absent(py: Python<'_>) -> PyErr {
+    invalid(py, "this package was built without object storage; build it with the feature \"object-store\"")
+}
