@@ -160,8 +160,8 @@ mod tests {
     }
 
     fn joined(shards: &[(&VersionLine, &[u64])]) -> Result<Common, Untold> {
-        let counted = |(line, used): &(&VersionLine, &[u64])| Counted { line, used: used.iter().copied().collect() };
-        join(&shards.iter().map(counted).collect::<Vec<_>>())
+        let counted = shards.iter().map(|&(line, used)| Counted { line, used: used.iter().copied().collect() });
+        join(&counted.collect::<Vec<_>>())
     }
 
     #[test]
