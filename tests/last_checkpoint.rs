@@ -71,6 +71,20 @@ fn a_note_of_an_abandoned_future_is_not_told() {
 }
 
 #[test]
+fn a_note_that_was_cut_short_is_taken_away_by_the_next_opening() {
+    let root = tempfile::tempdir().unwrap();
+    let (run, saved) = (root.path().join("run"), root.path().join("saved"));
+    let store = options().open(&run).unwrap();
+    store.checkpoint(&saved).unwrap();
+    store.close().unwrap();
+    let before = told(&run);
+    fs::write(run.join("CHECKPOINTED.tmp"), "rollstore che").unwrap();
+    drop(options().open(&run).unwrap());
+    assert!(before.is_some() && told(&run) == before);
+    assert!(!run.join("CHECKPOINTED.tmp").exists());
+}
+
+#[test]
 fn what_is_no_note_is_none_and_harms_nothing() {
     let root = tempfile::tempdir().unwrap();
     let (run, saved) = (root.path().join("run"), root.path().join("saved"));

@@ -35,7 +35,7 @@ def test_a_store_comes_back_from_where_it_was_sent(tmp_path: Path, url: str) -> 
     for path in (tmp_path / "newest", tmp_path / "second"):
         with RolloutStore.open(path, resume_step=101) as store:
             assert store.ids().tolist() == [1, 2, 3] and store.staleness([1, 2, 3], 101).fresh.all()
-    with pytest.raises(rollstore.StoreNotFoundError, match="0000000001"):
+    with pytest.raises(rollstore.NotFoundError, match="0000000001"):
         rollstore.restore(url, tmp_path / "ended", number=1)
     assert not (tmp_path / "ended").exists()
 

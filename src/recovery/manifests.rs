@@ -24,6 +24,8 @@ pub(crate) struct Listing {
     pub(crate) segments: Vec<SegmentId>,
     /// Owners of manifests that did not get their name.
     pub(crate) unfinished: Vec<u64>,
+    /// Whether there is a note that did not get its name.
+    unfinished_note: bool,
     /// Names that are no store's.
     pub(crate) foreign: Vec<PathBuf>,
 }
@@ -39,7 +41,8 @@ impl Listing {
         let mut listing = Self::default();
         for name in names {
             match name.to_str() {
-                Some(LOCK | INDEX | RESERVE | CHECKPOINTED | UNFINISHED_CHECKPOINTED) => {}
+                Some(LOCK | INDEX | RESERVE | CHECKPOINTED) => {}
+                Some(UNFINISHED_CHECKPOINTED) => listing.unfinished_note = true,
                 Some(text) if parse_claim_file_name(text).is_some() => {}
                 Some(text) if let Some(owner) = parse_unfinished_file_name(text) => listing.unfinished.push(owner),
                 Some(text) => match (parse_manifest_file_name(text), parse_segment_file_name(text)) {
@@ -194,7 +197,8 @@ pub(crate) fn remove_orphans(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -
     let generations = old.map(|generation| manifest_file_name(*generation));
     let unfinished = listing.unfinished.iter().filter(|owner| **owner != 0 && **owner < manifest.owner);
     let unfinished = unfinished.map(|owner| unfinished_file_name(*owner));
-    for name in segments.chain(generations).chain(unfinished) {
+    let note = listing.unfinished_note.then(|| UNFINISHED_CHECKPOINTED.to_owned());
+    for name in segments.chain(generations).chain(unfinished).chain(note) {
         if let Err(error) = remove_if_there(disk, &dir.join(&name)) {
             tracing::warn!(%name, %error, "could not remove a file that the store no longer needs");
         }

@@ -11,6 +11,7 @@ use crate::format::checkpointed::{NOTE_BYTES_MAX, Note};
 use crate::format::manifest::Manifest;
 use crate::format::names::{CHECKPOINTED, UNFINISHED_CHECKPOINTED};
 use crate::ids::Lsn;
+use crate::recovery::manifests;
 
 /// The last checkpoint of a store since its last restore, or the one that it was restored from; of a checkpoint, itself. It is
 /// told for people: after a power loss it may be the one before.
@@ -56,18 +57,17 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Option<N
 
 /// Writes the note into a directory in place of the one before.
 pub(crate) fn write(disk: &dyn Disk, dir: &Path, note: &Note) {
+    let unfinished = dir.join(UNFINISHED_CHECKPOINTED);
     let written = || -> io::Result<()> {
-        let unfinished = dir.join(UNFINISHED_CHECKPOINTED);
-        match disk.remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        manifests::remove_if_there(disk, &unfinished)?;
         let file = disk.create(&unfinished)?;
         file.write_all_vectored_at(&mut [IoSlice::new(&note.encode())], 0)?;
         file.sync_data()?;
         disk.rename(&unfinished, &dir.join(CHECKPOINTED))
     };
     if let Err(error) = written() {
+        // Where it stays, the next note or the next opening takes it away.
+        let _ = disk.remove_file(&unfinished);
         tracing::info!(dir = %dir.display(), %error, "the last checkpoint is not noted");
     }
 }
