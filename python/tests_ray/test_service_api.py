@@ -31,7 +31,7 @@ def test_every_call_has_the_arguments_that_a_store_has() -> None:
         if callable(theirs):
             assert inspect.signature(ours) == inspect.signature(theirs), name
     restore = list(inspect.signature(RolloutService.restore).parameters)
-    assert restore[:2] == list(inspect.signature(RolloutStore.restore).parameters)
+    assert restore[:2] == list(inspect.signature(RolloutStore.restore).parameters)[:2]
 
 
 def test_a_random_program_has_the_same_results(tmp_path: Path, services: Callable[..., RolloutService]) -> None:  # noqa: F811

@@ -72,6 +72,17 @@ def test_killed_at_every_stage_it_is_the_one_before_or_complete(tmp_path: Path, 
     assert not list(tmp_path.glob("shard-*.cut-*")) and not list(tmp_path.glob("coordinator.cut-*"))
 
 
+def test_a_url_names_a_directory_or_is_refused(tmp_path: Path, services: Open) -> None:  # noqa: F811
+    service = services(tmp_path / "local", shards=SHARDS)
+    service.insert([1, 2], 1, completion_ids=[[1]] * 2)
+    service.checkpoint(f"file://{tmp_path}/seen-by-all")
+    assert told_by(tmp_path / "seen-by-all")[0] == {1, 2}
+    with pytest.raises(InvalidError, match="s3://bucket/run is no directory"):
+        service.checkpoint("s3://bucket/run")
+    with pytest.raises(InvalidError, match="a service keeps its last one"):
+        service.checkpoint(f"file://{tmp_path}/seen-by-all", keep=2)
+
+
 def test_a_shard_that_is_killed_meanwhile_delays_it(tmp_path: Path, services: Open) -> None:  # noqa: F811
     service = services(tmp_path / "service", shards=SHARDS)
     service.insert(range(BATCH), 1, completion_ids=[[1]] * BATCH)

@@ -140,6 +140,11 @@ class Handle(Reads):
         self.calls.coordinator("checkpoint", secrets.token_hex(8), os.fspath(dir))
         return 0
 
+    def checkpoint_to(self, url: str, keep: int | None) -> tuple[int, str | None]:
+        if keep is not None:
+            raise InvalidError("keep is for the checkpoints of a store under a URL; a service keeps its last one")
+        return self.checkpoint(url), None
+
     def compact(self, bytes: int | None) -> tuple[int, int, bool]:
         done = self.calls.control("compact", bytes)
         return sum(one[0] for one in done), sum(one[1] for one in done), all(one[2] for one in done)
