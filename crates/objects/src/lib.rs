@@ -1,4 +1,4 @@
-//! Checkpoints of a [rollstore](rollstore) in object storage: S3 and what speaks its language, Google Cloud Storage, Azure, a
+//! Checkpoints of a [rollstore] in object storage: S3 and what speaks its language, Google Cloud Storage, Azure, a
 //! directory.
 //!
 //! Calls block, and need no runtime of the caller's; inside one they work too. Credentials come from the environment alone, and are
