@@ -19,7 +19,7 @@ import rollstore  # noqa: E402
 
 PYTHON = Path(__file__).parents[1]
 PAGE = PYTHON.parent / "docs" / "ray.md"
-EXAMPLE = PYTHON / "examples" / "ray_service.py"
+EXAMPLE = PYTHON / "examples" / "ray" / "service.py"
 
 
 def run(*command: str, cwd: Path) -> str:
