@@ -19,7 +19,8 @@ import numpy as np
 from ..errors import InvalidError
 from . import _rows as rows
 from ._hooks import observe_reference, observer
-from ._resuming import FOLDER, Resuming
+from ._restore import FOLDER
+from ._resuming import Resuming
 from ._torch import module
 from ._window import Window
 
