@@ -27,13 +27,13 @@ fn taken_over(from: &RolloutStore, dir: &std::path::Path) -> RolloutStore {
     for id in ids(0..5) {
         let rollout = from.get(id).unwrap().unwrap();
         let new = NewRollout::new(id, 0).old_logps(rollout.old_logps().unwrap(), 0);
-        to.insert(new.as_it_stood(0, 0).as_asked(rollout.was_asked())).unwrap();
+        to.insert(new.as_it_stood(0, 0).as_asked(from.was_asked(id))).unwrap();
     }
     to
 }
 
 fn asked(store: &RolloutStore) -> Vec<bool> {
-    ids(0..5).into_iter().map(|id| store.get(id).unwrap().unwrap().was_asked()).collect()
+    ids(0..5).into_iter().map(|id| store.was_asked(id)).collect()
 }
 
 #[test]

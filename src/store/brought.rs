@@ -27,7 +27,7 @@ impl<'a> NewRollout<'a> {
         self
     }
 
-    /// The same, where it was also [asked for](crate::Rollout::was_asked) there: when it ends, it was not unused. Without
+    /// The same, where it was also [asked for](crate::RolloutStore::was_asked) there: when it ends, it was not unused. Without
     /// [`as_it_stood`](Self::as_it_stood) before, nothing happens.
     pub fn as_asked(mut self, was_asked: bool) -> Self {
         self.stood = self.stood.map(|stood| Stood { was_asked, ..stood });

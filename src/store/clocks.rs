@@ -92,6 +92,31 @@ impl VersionLine {
         self.lineage.last().map_or(0, |range| *range.end())
     }
 
+    /// Advances of the lineage since a version; `None` where it is no ancestor of the current one.
+    #[must_use]
+    pub fn lag(&self, version: u64) -> Option<u64> {
+        // As a clock's own, which every read asks: code that both share costs a row of a gather 5 % more instructions.
+        let mut lag = 0_u64;
+        for range in self.lineage.iter().rev() {
+            let (first, last) = (*range.start(), *range.end());
+            if first <= version {
+                return Some(lag.saturating_add(last.checked_sub(version)?));
+            }
+            lag = lag.saturating_add(last.saturating_sub(first)).saturating_add(1);
+        }
+        None
+    }
+
+    /// Whether every version that this line issued means the same in the other: the other's lineage up to our current version is
+    /// ours, and what we issued and left is issued there. Labels are not compared.
+    #[must_use]
+    pub fn is_continued_by(&self, other: &Self) -> bool {
+        let current = self.current();
+        let theirs = other.lineage.iter().filter(|range| *range.start() <= current);
+        let theirs = theirs.map(|range| *range.start()..=(*range.end()).min(current));
+        theirs.eq(self.lineage.iter().cloned()) && self.next <= other.next
+    }
+
     fn clock(&self, what: &str) -> Result<VersionClock> {
         let clock = VersionClock {
             current: self.current(),

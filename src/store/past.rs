@@ -41,9 +41,14 @@ impl RolloutStore {
     #[must_use]
     pub fn past(&self) -> Past {
         let state = std::sync::Arc::clone(&self.core.published.read().state);
-        let mut counters = state.counters;
-        self.core.usage.pending().add_to(&mut counters);
-        Past { counters: StatsCounters::of(&counters), next_id: state.id_ceiling }
+        Past { counters: StatsCounters::at(&state, &self.core.usage), next_id: state.id_ceiling }
+    }
+
+    /// Whether a live rollout was ever given to a plan, a gather or `get_or_compute`: one that ends before is counted as unused.
+    #[must_use]
+    pub fn was_asked(&self, id: RolloutId) -> bool {
+        let published = self.core.published.read();
+        published.index.find(id).is_some_and(|slot| published.index.is_asked_at(slot))
     }
 }
 

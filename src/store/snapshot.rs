@@ -125,11 +125,11 @@ impl Snapshot {
     /// Opens the view.
     #[inline]
     pub(crate) fn open(self, rules: &Rules) -> Result<Rollout> {
-        let Self { entry, newest_kl, lag, is_asked, segment, old, kl, first_old } = self;
+        let Self { entry, newest_kl, lag, segment, old, kl, first_old, .. } = self;
         let insert =
             Frame::open(segment, entry.insert, entry.id, entry.insert_lsn).map_err(|error| error.of(entry.id))?;
         let kl_version = newest_kl.map(|kl| kl.version);
-        Ok(Rollout { entry, kl_version, rules: *rules, lag, was_asked: is_asked, insert, old, kl, first_old })
+        Ok(Rollout { entry, kl_version, rules: *rules, lag, insert, old, kl, first_old })
     }
 }
 

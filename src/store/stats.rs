@@ -1,13 +1,16 @@
 //! Figures of a store, as one value.
 
+use std::ops::AddAssign;
 use std::sync::atomic::Ordering;
 
 use crate::format::counters::Counters;
 use crate::format::entry::Has;
 use crate::ids::Lsn;
 use crate::reason::Reason;
+use crate::state::State;
 use crate::store::RolloutStore;
 use crate::store::last_checkpoint::LastCheckpoint;
+use crate::store::usage::Usage;
 
 /// Figures of a store as of one committed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,8 +93,35 @@ pub struct StatsCounters {
     pub retired: Vec<(Reason, u64)>,
 }
 
+impl Default for StatsCounters {
+    /// Nothing was counted.
+    fn default() -> Self {
+        Self::of(&Counters::default())
+    }
+}
+
+impl AddAssign<&Self> for StatsCounters {
+    /// What both counted together.
+    fn add_assign(&mut self, other: &Self) {
+        let Self { inserted, asked, served, computed, dropped, retired_unused, retired } = self;
+        let ours = [inserted, asked, served, computed, dropped, retired_unused].into_iter();
+        let ours = ours.chain(retired.iter_mut().map(|(_, count)| count));
+        let Self { inserted, asked, served, computed, dropped, retired_unused, ref retired } = *other;
+        let theirs = [inserted, asked, served, computed, dropped, retired_unused].into_iter();
+        let theirs = theirs.chain(retired.iter().map(|(_, count)| *count));
+        ours.zip(theirs).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+}
+
 impl StatsCounters {
-    pub(super) fn of(counters: &Counters) -> Self {
+    /// What a store counted up to a state, with what no commit told of yet.
+    pub(super) fn at(state: &State, usage: &Usage) -> Self {
+        let mut counters = state.counters;
+        usage.pending().add_to(&mut counters);
+        Self::of(&counters)
+    }
+
+    fn of(counters: &Counters) -> Self {
         let count_of = |reason: Reason| counters.retired.get(usize::from(reason.code())).copied().unwrap_or_default();
         Self {
             inserted: counters.inserted,
@@ -140,8 +170,6 @@ impl RolloutStore {
             missing += u64::from(!entry.has.contains(Has::OLD));
             oldest_born_step = Some(oldest_born_step.map_or(entry.born_step, |oldest| entry.born_step.min(oldest)));
         }
-        let mut counters = state.counters;
-        self.core.usage.pending().add_to(&mut counters);
         let mut stats = Stats {
             live: published.index.len() as u64,
             tokens: published.index.token_total(),
@@ -166,7 +194,7 @@ impl RolloutStore {
             last_lsn: state.lsn,
             durable_lsn: Lsn::NONE,
             last_checkpoint: None,
-            counters: StatsCounters::of(&counters),
+            counters: StatsCounters::at(state, &self.core.usage),
             index_entries_touched: published.index.touched(),
             open_log_bytes_read: self.core.open_log_bytes_read,
             warnings: self.core.usage.warnings(),

@@ -25,7 +25,6 @@ pub struct Rollout {
     pub(super) rules: Rules,
     /// Advances of the ref version since that of the old logps; `None` for one of an abandoned future.
     pub(super) lag: Option<u64>,
-    pub(super) was_asked: bool,
     pub(super) insert: Frame,
     /// Where newer log-probs lie; opened when asked for.
     pub(super) old: Option<Box<Part>>,
@@ -80,12 +79,6 @@ impl Rollout {
     #[must_use]
     pub fn staleness(&self, step: u64) -> Staleness {
         self.rules.staleness_of(self.lag, &self.entry, step)
-    }
-
-    /// Whether it was given to a plan, a gather or `get_or_compute` before: a rollout that ends before is counted as unused.
-    #[must_use]
-    pub fn was_asked(&self) -> bool {
-        self.was_asked
     }
 
     /// The group of rollouts that share a prompt.

@@ -13,7 +13,8 @@ use crate::sources::Source;
 
 /// What all shards counted, and what was not taken of them.
 pub(crate) fn expected(sources: &[Source], rows: &Rows) -> StatsCounters {
-    let mut counters = sum(&sources.iter().map(|source| source.store.past().counters).collect::<Vec<_>>());
+    let mut counters = StatsCounters::default();
+    sources.iter().for_each(|source| counters += &source.store.past().counters);
     let superseded = counters.retired.iter_mut().filter(|(reason, _)| *reason == Reason::Superseded);
     superseded.for_each(|(_, count)| *count += rows.superseded);
     // A repair may have lost what a count was in, but not the rollouts.
@@ -23,23 +24,8 @@ pub(crate) fn expected(sources: &[Source], rows: &Rows) -> StatsCounters {
 }
 
 /// Computations that come over with rollouts.
-fn computed<'r>(rows: impl Iterator<Item = &'r Row>) -> u64 {
+pub(crate) fn computed<'r>(rows: impl Iterator<Item = &'r Row>) -> u64 {
     rows.filter(|row| row.keeps_first).count() as u64
-}
-
-/// What stores counted together.
-pub(crate) fn sum(counted: &[StatsCounters]) -> StatsCounters {
-    let mut sum = counted[0].clone();
-    for other in &counted[1..] {
-        sum.inserted += other.inserted;
-        sum.asked += other.asked;
-        sum.served += other.served;
-        sum.computed += other.computed;
-        sum.dropped += other.dropped;
-        sum.retired_unused += other.retired_unused;
-        sum.retired.iter_mut().zip(&other.retired).for_each(|((_, count), (_, more))| *count += more);
-    }
-    sum
 }
 
 /// What the first store that is made counts from, so that all of them come to these counts with what is inserted.
@@ -47,15 +33,6 @@ pub(crate) fn past(sources: &[Source], rows: &Rows, mut counters: StatsCounters)
     counters.inserted -= rows.whole.len() as u64;
     counters.computed -= computed(rows.whole.iter());
     Past { counters, next_id: sources.iter().map(|source| source.store.past().next_id).max().unwrap_or_default() }
-}
-
-/// Counters that count nothing.
-pub(crate) fn none(counters: &StatsCounters) -> StatsCounters {
-    let mut nothing = counters.clone();
-    let StatsCounters { inserted, asked, served, computed, dropped, retired_unused, retired, .. } = &mut nothing;
-    [inserted, asked, served, computed, dropped, retired_unused].into_iter().for_each(|count| *count = 0);
-    retired.iter_mut().for_each(|(_, count)| *count = 0);
-    nothing
 }
 
 /// Refuses counts that are not what they must be.

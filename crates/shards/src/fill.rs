@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rollstore::disk::Disk;
 use rollstore::{Clocks, NewRollout, Options, Past, RolloutId, RolloutStore};
 
+use crate::counters::computed;
 use crate::error::{Error, Result};
 use crate::rollout::{Maps, brought, is_same, is_same_partial};
 use crate::rows::{PartialRow, Row};
@@ -64,10 +65,9 @@ impl Common<'_> {
         // Whatever keeps it from being read, it is made anew.
         let Ok(left) = self.read(dir) else { return Ok(false) };
         let Some((rows, partials)) = held(target, &left) else { return Ok(false) };
-        let firsts = rows.iter().filter(|row| row.keeps_first).count() as u64;
         let mut past = target.past.clone();
         past.counters.inserted += rows.len() as u64;
-        past.counters.computed += firsts;
+        past.counters.computed += computed(rows.iter().copied());
         let cursor = left.cursor();
         if left.clocks() != self.clocks || left.past() != past || (cursor.is_some() && cursor != self.cursor) {
             return Ok(false);
@@ -80,7 +80,7 @@ impl Common<'_> {
             for pair in ours.iter().zip(&theirs) {
                 let (Some(ours), Some(theirs)) = pair else { return Ok(false) };
                 // A shard that is damaged is found by the copy.
-                let same = is_same((ours, &Maps::SAME), (theirs, &self.maps[batch[0].shard]));
+                let same = is_same((&left, ours, &Maps::SAME), (&source.store, theirs, &self.maps[batch[0].shard]));
                 if !same.unwrap_or_default() {
                     return Ok(false);
                 }
@@ -134,7 +134,7 @@ impl Common<'_> {
         let rollouts = source.store.get_many(&ids)?;
         let mut batch = store.batch();
         for rollout in rollouts.iter().flatten() {
-            batch.insert(brought(rollout, maps)?)?;
+            batch.insert(brought(&source.store, rollout, maps)?)?;
         }
         batch.commit()?;
         Ok(())

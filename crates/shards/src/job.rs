@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rollstore::disk::Disk;
 use rollstore::disk::os::OsDisk;
-use rollstore::{Clocks, Past, VersionLine};
+use rollstore::{Clocks, Past, StatsCounters, VersionLine};
 
 use crate::census::Census;
 use crate::counters;
@@ -23,7 +23,7 @@ use crate::rollout::Maps;
 use crate::route::Router;
 use crate::rows::Rows;
 use crate::sources::{self, SHARDS_MAX, Source, shard_name, shard_number};
-use crate::versions::{self, Counted, lag};
+use crate::versions::{self, Counted};
 
 /// What becomes of ids that more than one shard has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -214,15 +214,15 @@ impl<'a> Shards<'a> {
                 common.fill(target, &dir, is_begun, &mut tick)?;
             }
             drop(tick);
-            let (mut after, mut counted) = (Census::default(), Vec::new());
+            let (mut after, mut counted) = (Census::default(), StatsCounters::default());
             let mut tick = meter.of(Stage::Counting, before.rollouts);
             for (shard, _) in (0..).zip(&targets) {
                 let store = common.read(&dir(&work, shard))?;
                 after.add_store(&store, &mut tick)?;
-                counted.push(store.past().counters);
+                counted += &store.past().counters;
             }
             check(&before, &after)?;
-            counters::check(&expected, &counters::sum(&counted))?;
+            counters::check(&expected, &counted)?;
             Ok(after)
         };
         let made = run().and_then(|after| place.name().map(|()| after));
@@ -307,7 +307,7 @@ fn census(rows: &Rows, maps: &[Maps], clocks: &Clocks, lag_max: u64) -> Census {
     let mut census = Census::default();
     for row in &rows.whole {
         let version = maps[row.shard].ref_versions.of(row.version);
-        let is_stale = lag(&clocks.ref_versions, version).is_none_or(|lag| lag > lag_max);
+        let is_stale = clocks.ref_versions.lag(version).is_none_or(|lag| lag > lag_max);
         census.add(row.token_count, row.array_bytes, version, is_stale, row.is_missing);
     }
     rows.partial.iter().for_each(|partial| census.add_partial(partial.tokens));
@@ -317,7 +317,7 @@ fn census(rows: &Rows, maps: &[Maps], clocks: &Clocks, lag_max: u64) -> Census {
 /// What goes where.
 fn targets<'r>(rows: &'r Rows, shards: NonZeroU32, past: &Past) -> Vec<Target<'r>> {
     let router = Router::new(shards);
-    let nothing = Past { counters: counters::none(&past.counters), next_id: past.next_id };
+    let nothing = Past { counters: StatsCounters::default(), next_id: past.next_id };
     let new = |shard| {
         let past = if shard == 0 { past } else { &nothing };
         Target { rows: Vec::new(), partials: Vec::new(), past: past.clone() }

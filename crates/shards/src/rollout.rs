@@ -2,7 +2,7 @@
 //!
 //! May touch views. Knows nothing of files.
 
-use rollstore::{Column, ColumnValues, ColumnView, NewRollout, Partial, Result, Rollout};
+use rollstore::{Column, ColumnValues, ColumnView, NewRollout, Partial, Result, Rollout, RolloutStore};
 
 use crate::versions::Map;
 
@@ -19,14 +19,14 @@ impl Maps {
 }
 
 /// The rollout as another store takes it.
-pub(crate) fn brought<'r>(rollout: &'r Rollout, maps: &Maps) -> Result<NewRollout<'r>> {
+pub(crate) fn brought<'r>(store: &RolloutStore, rollout: &'r Rollout, maps: &Maps) -> Result<NewRollout<'r>> {
     let (id, created_step) = (rollout.id(), rollout.created_step());
     let version = maps.ref_versions.of(rollout.ref_version());
     let mut new = match rollout.key() {
         Some(key) => NewRollout::with_key(key, created_step),
         None => NewRollout::new(id, created_step),
     };
-    new = new.as_it_stood(rollout.born_step(), version).as_asked(rollout.was_asked());
+    new = new.as_it_stood(rollout.born_step(), version).as_asked(store.was_asked(id));
     new = new.version_spans(&rollout.version_spans()).metadata(rollout.metadata());
     if let Some(group) = rollout.group() {
         new = new.group(group);
@@ -65,9 +65,12 @@ fn borrowed(view: ColumnView<'_>) -> ColumnValues<'_> {
     }
 }
 
+/// A rollout, the store that it lies in, and how its versions are told.
+type Lying<'a> = (&'a RolloutStore, &'a Rollout, &'a Maps);
+
 /// Whether two rollouts are the same in all that a store keeps of them, bit for bit, versions told by the maps.
-pub(crate) fn is_same(a: (&Rollout, &Maps), b: (&Rollout, &Maps)) -> Result<bool> {
-    let facts = |(rollout, maps): (&Rollout, &Maps)| {
+pub(crate) fn is_same(a: Lying<'_>, b: Lying<'_>) -> Result<bool> {
+    let facts = |(store, rollout, maps): Lying<'_>| {
         (
             (
                 rollout.id(),
@@ -76,13 +79,17 @@ pub(crate) fn is_same(a: (&Rollout, &Maps), b: (&Rollout, &Maps)) -> Result<bool
                 rollout.created_step(),
                 rollout.born_step(),
             ),
-            (maps.ref_versions.of(rollout.ref_version()), rollout.was_asked(), rollout.keeps_first_old_logps()),
+            (
+                maps.ref_versions.of(rollout.ref_version()),
+                store.was_asked(rollout.id()),
+                rollout.keeps_first_old_logps(),
+            ),
             rollout.kl_ref_version().map(|version| maps.kl_ref_versions.of(version)),
             (rollout.reward().map(f32::to_bits), rollout.advantage().map(f32::to_bits)),
             (rollout.version_spans(), rollout.metadata().to_vec()),
         )
     };
-    let ((a_row, _), (b_row, _)) = (a, b);
+    let ((_, a_row, _), (_, b_row, _)) = (a, b);
     let (a_columns, b_columns) = (a_row.columns(), b_row.columns());
     if facts(a) != facts(b) || a_columns.len() != b_columns.len() {
         return Ok(false);

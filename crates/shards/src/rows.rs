@@ -138,7 +138,9 @@ impl Rows {
 fn is_same_in(sources: &[Source], maps: &[Maps], id: RolloutId, a: usize, b: usize) -> Result<bool> {
     let rollouts = [a, b].map(|shard| sources[shard].store.get(id));
     match rollouts {
-        [Ok(Some(ours)), Ok(Some(theirs))] => Ok(is_same((&ours, &maps[a]), (&theirs, &maps[b]))?),
+        [Ok(Some(ours)), Ok(Some(theirs))] => {
+            Ok(is_same((&sources[a].store, &ours, &maps[a]), (&sources[b].store, &theirs, &maps[b]))?)
+        }
         [Ok(None), Ok(None)] => {
             let [ours, theirs] = [a, b].map(|shard| sources[shard].store.partial(id));
             Ok(ours?.zip(theirs?).is_some_and(|(ours, theirs)| is_same_partial(&ours, &theirs)))

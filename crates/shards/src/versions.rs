@@ -83,7 +83,7 @@ fn by_labels(shards: &[Counted<'_>], by: usize, base: &VersionLine) -> Result<Co
         let mut map = BTreeMap::new();
         // The current one too: else the shard may have come further than the count that it is told in.
         for version in used.iter().copied().chain([theirs.current()]) {
-            let told = if lag(theirs, version).is_some() {
+            let told = if theirs.lag(version).is_some() {
                 tell(theirs, base, version).ok_or(Untold { shard, by, version })?
             } else {
                 // All of them mean the same: of no lineage. The number is above all that were issued, and never will be.
@@ -109,32 +109,15 @@ fn tell(theirs: &VersionLine, base: &VersionLine, version: u64) -> Option<u64> {
     if first != base_first || version > *at {
         return None;
     }
-    let before = lag(theirs, version)?.checked_sub(lag(theirs, *at)?)?;
-    behind(base, lag(base, *base_at)?.checked_add(before)?)
+    let before = theirs.lag(version)?.checked_sub(theirs.lag(*at)?)?;
+    behind(base, base.lag(*base_at)?.checked_add(before)?)
 }
 
-/// Whether every version that a line issued means the same in the other: its lineage up to the current version is the
-/// other's, what it issued and left is issued there, and no label says otherwise.
+/// Whether the other goes on from the line, and no label says otherwise.
 fn is_continued_by(line: &VersionLine, other: &VersionLine) -> bool {
-    let current = line.current();
-    let theirs = other.lineage.iter().filter(|range| *range.start() <= current);
-    let theirs = theirs.map(|range| *range.start()..=(*range.end()).min(current));
     let labels: BTreeMap<u64, u64> = other.labels.iter().copied().collect();
-    theirs.eq(line.lineage.iter().cloned())
-        && line.next <= other.next
+    line.is_continued_by(other)
         && line.labels.iter().all(|(label, version)| labels.get(label).is_none_or(|known| known == version))
-}
-
-/// Advances of the lineage since a version; `None` where it is no ancestor.
-pub(crate) fn lag(line: &VersionLine, version: u64) -> Option<u64> {
-    let mut lag = 0;
-    for range in line.lineage.iter().rev() {
-        if *range.start() <= version {
-            return Some(lag + range.end().checked_sub(version)?);
-        }
-        lag += range.end() - range.start() + 1;
-    }
-    None
 }
 
 /// The version so many advances behind the current one.
@@ -216,6 +199,6 @@ mod tests {
         let (a, b) = (line(&[(0, 2)], &[(11, 1), (12, 2)]), line(&[(5, 6)], &[(11, 5), (12, 6)]));
         let common = joined(&[(&a, &[]), (&b, &[1, 5])]).unwrap();
         assert_eq!(common.maps[1], Map::By(BTreeMap::from([(1, 3), (5, 1), (6, 2)])));
-        assert_eq!((lag(&common.line, 3), common.line.next), (None, 4));
+        assert_eq!((common.line.lag(3), common.line.next), (None, 4));
     }
 }

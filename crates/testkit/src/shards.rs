@@ -169,7 +169,7 @@ impl Held {
         let mut rollouts = BTreeMap::new();
         for (id, rollout) in state.rollouts {
             let view = store.get(id)?.expect("it was listed");
-            rollouts.insert(id, (rollout, view.was_asked(), view.version_spans()));
+            rollouts.insert(id, (rollout, store.was_asked(id), view.version_spans()));
         }
         let options = [store.window(), store.max_version_lag(), store.step_skew(), store.step_jump_max()];
         let stands = vec![(store.clocks(), state.cursor, store.run_identity(), options)];
@@ -183,14 +183,7 @@ impl Held {
         assert_eq!(self.rollouts.len() + self.partials.len(), before, "two stores hold one id");
         self.stands.extend(other.stands);
         self.stands.dedup();
-        let (ours, theirs) = (&mut self.past.counters, other.past.counters);
-        ours.inserted += theirs.inserted;
-        ours.asked += theirs.asked;
-        ours.served += theirs.served;
-        ours.computed += theirs.computed;
-        ours.dropped += theirs.dropped;
-        ours.retired_unused += theirs.retired_unused;
-        ours.retired.iter_mut().zip(theirs.retired).for_each(|((_, count), (_, more))| *count += more);
+        self.past.counters += &other.past.counters;
         self.past.next_id = self.past.next_id.max(other.past.next_id);
         self
     }
