@@ -123,9 +123,8 @@ fn test(extra: &[String]) -> Result<(), String> {
     }
     let root = root();
     let mut tests = Command::new(cargo_program());
-    // Who names packages chooses them.
-    let names_packages = extra.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package"));
-    tests.arg("test").args(if names_packages { &[][..] } else { &TESTED }).args(extra);
+    // Who asks for some of the tests chooses among the default members.
+    tests.arg("test").args(if extra.is_empty() { &TESTED[..] } else { &[] }).args(extra);
     run(tests.env(SCALE, &scale).current_dir(&root))?;
     if !extra.is_empty() {
         // The caller asked for some of the tests, so the examples were not meant.

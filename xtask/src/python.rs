@@ -31,8 +31,7 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     }
     let package = root().join("python");
     let environment = Environment::prepare(&target().join("python-tests"), &PACKAGES)?;
-    // The profile of the tests: what they share with the library's own is built once.
-    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    environment.install(&package, &["--profile", "dev"])?;
     let wheel = wheel(&environment, &package)?;
     let mut tests = environment.command("python");
     tests.env(WHEEL, wheel).args(["-m", "pytest"]).args(extra);
@@ -43,10 +42,8 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     for example in files(&package.join("examples"), "py")? {
         run(environment.command("python").arg(&example).current_dir(&package))?;
     }
-    let mut types = environment.command("pyright");
     // Named, since otherwise a file of settings in any folder above comes first.
-    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "pyproject.toml"]);
-    run(types.current_dir(&package))
+    environment.check_types(&package, "pyproject.toml")
 }
 
 /// Builds a wheel, and returns its path.
@@ -65,7 +62,7 @@ fn wheel(environment: &Environment, package: &Path) -> Result<PathBuf, String> {
 pub(crate) fn bench() -> Result<(), String> {
     let package = root().join("python");
     let environment = Environment::prepare(&target().join("python-tests"), &PACKAGES)?;
-    run(environment.command("maturin").args(["develop", "--release"]).current_dir(&package))?;
+    environment.install(&package, &["--release"])?;
     run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
 }
 
@@ -86,7 +83,7 @@ pub(crate) fn bench_peers(arguments: &[String]) -> Result<(), String> {
     let package = root().join("python");
     let check = "import torchrl, lmdb, safetensors; print('torchrl', torchrl.__version__, 'lmdb', lmdb.__version__)";
     let environment = trl::prepare(&target().join("python-peers"), &PEERS, check)?;
-    run(environment.command("maturin").args(["develop", "--release", "--quiet"]).current_dir(&package))?;
+    environment.install(&package, &["--release", "--quiet"])?;
     // Put before the C library, it counts syncs, whoever makes them.
     let counter = environment.dir.join("count_syncs.so");
     let compile = ["-O2", "-shared", "-fPIC", "benches/count_syncs.c", "-ldl", "-o"];
@@ -126,6 +123,19 @@ impl Environment {
         }
         fs::write(&stamp, wanted).map_err(|error| format!("could not write {}: {error}", stamp.display()))?;
         Ok(environment)
+    }
+
+    /// Builds the package and installs it here. `options` say how it is built; in the profile of the tests, what they share with the
+    /// library's own is built once.
+    pub(crate) fn install(&self, package: &Path, options: &[&str]) -> Result<(), String> {
+        run(self.command("maturin").arg("develop").args(options).current_dir(package))
+    }
+
+    /// Checks types by the settings of a project.
+    pub(crate) fn check_types(&self, package: &Path, project: &str) -> Result<(), String> {
+        let mut types = self.command("pyright");
+        types.arg("--pythonpath").arg(self.program("python")).args(["--project", project]);
+        run(types.current_dir(package))
     }
 
     pub(crate) fn program(&self, name: &str) -> PathBuf {

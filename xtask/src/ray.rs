@@ -27,13 +27,10 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let check =
         "import ray, torch, transfer_queue; print('ray', ray.__version__, 'TransferQueue', transfer_queue.__version__)";
     let environment = trl::prepare(&target().join("ray-tests"), &PACKAGES, check)?;
-    // The profile of the tests: what they share with the library's own is built once.
-    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    environment.install(&package, &["--profile", "dev"])?;
     run(trl::interpreter(&environment).args(["-m", "pytest", "tests_ray"]).args(extra).current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());
     }
-    let mut types = environment.command("pyright");
-    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "tests_ray"]);
-    run(types.current_dir(&package))
+    environment.check_types(&package, "tests_ray")
 }

@@ -67,17 +67,14 @@ pub(crate) fn test(extra: &[String]) -> Result<(), String> {
     let check = "import torch, trl; print('torch', torch.__version__, 'trl', trl.__version__)";
     let packages = [&PACKAGES[..], &[&trl]].concat();
     let environment = prepare(&target().join(name), &packages, check)?;
-    // The profile of the tests: what they share with the library's own is built once.
-    run(environment.command("maturin").args(["develop", "--profile", "dev"]).current_dir(&package))?;
+    environment.install(&package, &["--profile", "dev"])?;
     let all = if extra.is_empty() { &["tests_trl", "tests_dump", "tests/test_torch.py"][..] } else { &["tests_trl"] };
     run(interpreter(&environment).args(["-m", "pytest"]).args(all).args(extra).current_dir(&package))?;
     if !extra.is_empty() {
         return Ok(());
     }
     run(interpreter(&environment).arg("examples/trl/quickstart.py").current_dir(&package))?;
-    let mut types = environment.command("pyright");
-    types.arg("--pythonpath").arg(environment.program("python")).args(["--project", "examples/trl"]);
-    run(types.current_dir(&package))
+    environment.check_types(&package, "examples/trl")
 }
 
 /// Compiled modules are kept: compiling those of torch and transformers takes longer than most tests.
