@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 
-os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0", TQ_LOGGING_LEVEL="ERROR")
+from local import TWO_CORES  # before Ray, which reads the environment
 
 import ray
 import rollstore.transferqueue  # noqa: F401: registers the backend
@@ -45,14 +44,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=256 << 20,
-        log_to_driver=False,
-        _node_ip_address="127.0.0.1",
-    )
+    ray.init(**TWO_CORES)
     tq.init(OmegaConf.create({"backend": {"storage_backend": "Rollstore", "Rollstore": {"path": sys.argv[2]}}}))
     {"put": put, "serve": serve}[sys.argv[1]]()
     tq.close()
