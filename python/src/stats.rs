@@ -2,8 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rollstore::StatsCounters;
 
-use crate::call::detached;
+use crate::call::{asked, detached};
 use crate::store::Store;
 
 #[pymethods]
@@ -37,21 +38,31 @@ impl Store {
             ("durable_lsn", Some(stats.durable_lsn.get())),
             ("last_checkpoint_lsn", checkpoint.map(|last| last.lsn.get())),
             ("last_checkpoint_step", checkpoint.and_then(|last| last.step)),
-            ("inserted", Some(stats.counters.inserted)),
-            ("asked", Some(stats.counters.asked)),
-            ("served", Some(stats.counters.served)),
-            ("computed", Some(stats.counters.computed)),
-            ("dropped", Some(stats.counters.dropped)),
-            ("retired_unused", Some(stats.counters.retired_unused)),
         ];
         for (name, number) in numbers {
             if let Some(number) = number {
                 all.set_item(name, number)?;
             }
         }
-        for (reason, count) in stats.counters.retired {
-            all.set_item(format!("retired_{}", reason.name()), count)?;
-        }
+        set_counters(&all, &stats.counters)?;
         Ok((all, stats.warnings))
     }
+
+    /// The counters of [`Self::stats`] alone: looks at no rollout.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let past = asked(py, || self.store().past())?;
+        let all = PyDict::new(py);
+        set_counters(&all, &past.counters)?;
+        Ok(all)
+    }
+}
+
+fn set_counters(all: &Bound<'_, PyDict>, counters: &StatsCounters) -> PyResult<()> {
+    all.set_item("inserted", counters.inserted)?;
+    all.set_item("asked", counters.asked)?;
+    all.set_item("served", counters.served)?;
+    all.set_item("computed", counters.computed)?;
+    all.set_item("dropped", counters.dropped)?;
+    all.set_item("retired_unused", counters.retired_unused)?;
+    counters.retired.iter().try_for_each(|(reason, count)| all.set_item(format!("retired_{}", reason.name()), count))
 }

@@ -112,7 +112,7 @@ class Keeping:
                 raise InvalidError(f"{self.path} holds a store that is no shard of a service; give another directory")
             # A new one, or one that a kill cut before its first commit.
             return self._commit(native.Batch(), Ledger.new(join.service, self._shard, self._config.shards))
-        ledger = Ledger.from_bytes(cursor).settled(self.store.stats())
+        ledger = Ledger.from_bytes(cursor).settled(self.store)
         return self._commit(native.Batch(), ledger._replace(restored=ledger.restored + 1)) if is_new else ledger
 
     def _bring_back(self, join: Join) -> None:
@@ -152,7 +152,7 @@ class Keeping:
         """Commits operations and the ledger with them."""
         batch.cursor(ledger.to_bytes())
         lsn, retired, applied, _ = batch.commit(self.store._store)
-        self._ledger = ledger.settled(self.store.stats(), Done(lsn, retired, applied))
+        self._ledger = ledger.settled(self.store, Done(lsn, retired, applied))
         return self._ledger
 
     def write(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
@@ -170,7 +170,7 @@ class Keeping:
                 return refused
             batch = native.Batch()
             lost = [self._planned.put(batch, operation, self.ledger) for operation in operations]
-            ledger = self._commit(batch, self.ledger.wrote(op, Totals.of(self.store.stats())))
+            ledger = self._commit(batch, self.ledger.wrote(op, Totals.of(self.store)))
             done = ledger.last
             done = done._replace(applied=self._planned.applied(operations, lost, done.applied))
             self._ledger = ledger.answered(done)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from .._store import RolloutStore
 from ._answers import Done, OpId, View
 from ._versions import Versions
 
@@ -27,8 +28,9 @@ class Totals(NamedTuple):
     dropped: int
 
     @staticmethod
-    def of(stats: dict[str, int]) -> Totals:
-        return Totals(sum(stats[f"retired_{reason}"] for reason in RETIRED), stats["computed"], stats["dropped"])
+    def of(store: RolloutStore) -> Totals:
+        counters = store._store.counters()
+        return Totals(sum(counters[f"retired_{reason}"] for reason in RETIRED), counters["computed"], counters["dropped"])
 
 
 class Entry(NamedTuple):
@@ -96,20 +98,23 @@ class Ledger(NamedTuple):
         key = next(reversed(self.entries))
         return self._replace(entries={**self.entries, key: self.entries[key]._replace(done=done)})
 
-    def settled(self, stats: dict[str, int], done: Done | None = None) -> Ledger:
+    def settled(self, store: RolloutStore, done: Done | None = None) -> Ledger:
         """With what its commit could not tell: after the commit, or, where a kill came between, at the opening. What the last write
         did is known, or else what was counted since."""
         entries = self.entries
         if entries:
             key = next(reversed(entries))
             if entries[key].done is None:
-                now, before = Totals.of(stats), self.before
-                applied = (now.computed - before.computed, max(0, now.dropped - before.dropped), 0)
-                done = done or Done(stats["last_lsn"], now.retired - before.retired, [applied])
-                entries = {**entries, key: entries[key]._replace(done=done)}
-        versions = self.versions.issued(self.moved, stats["ref_version"])
-        kl_versions = self.kl_versions.issued(self.kl_moved, stats["kl_ref_version"])
+                entries = {**entries, key: entries[key]._replace(done=done or self._counted_since(store))}
+        versions = self.versions.issued(self.moved, store.ref_version)
+        kl_versions = self.kl_versions.issued(self.kl_moved, store.kl_ref_version)
         return self._replace(entries=entries, versions=versions, kl_versions=kl_versions, moved=[], kl_moved=[])
+
+    def _counted_since(self, store: RolloutStore) -> Done:
+        """What the last write did, as the store counted it."""
+        now, before = Totals.of(store), self.before
+        applied = (now.computed - before.computed, max(0, now.dropped - before.dropped), 0)
+        return Done(store.stats()["last_lsn"], now.retired - before.retired, [applied])
 
     def to_bytes(self) -> bytes:
         told: dict[str, Any] = {
