@@ -1,10 +1,12 @@
-//! What redb writes through: a file of the disk layer, or such a file under a cover that keeps all writes in memory.
+//! What redb writes through: a file of the disk layer, or such a file under a cover that keeps all that was seen in memory.
 //!
 //! May touch `disk` and redb's `StorageBackend`. Knows nothing of tables or rows.
 //!
 //! Always true:
 //! - B1. A covered file is read and never written: redb may repair what it sees, and the file stays as it was.
-//! - B2. Lengths that redb takes from a damaged file cost no memory: blocks are made as they are written.
+//! - B2. Lengths that redb takes from a damaged file cost no memory: blocks are made as they are used.
+//! - B3. A covered file stays as it was first read, though a writer uses its pages again meanwhile: what redb checked when it opened
+//!   is what it reads later.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -76,7 +78,7 @@ impl StorageBackend for OpenFile {
     }
 }
 
-/// A file under a cover: redb's writes stay in memory and end with it.
+/// A file under a cover: what redb has read or written stays in memory, and ends with it.
 #[derive(Debug)]
 pub(super) struct CoveredFile {
     file: Arc<dyn DiskFile>,
@@ -88,7 +90,7 @@ struct Cover {
     len: u64,
     /// Bytes of the file that are still seen: fewer after redb cut it.
     file_len: u64,
-    /// Whole blocks that differ from the file, by number.
+    /// Whole blocks that were read or written, by number.
     blocks: HashMap<u64, Box<[u8]>, BuildIdHasher>,
 }
 
@@ -106,6 +108,16 @@ impl Cover {
         let (seen, beyond) = out.split_at_mut(seen);
         beyond.fill(0);
         if seen.is_empty() { Ok(()) } else { file.read_exact_at(seen, offset) }
+    }
+
+    /// A block, read from the file where it was not used before.
+    fn block(&mut self, file: &dyn DiskFile, number: u64) -> io::Result<&mut [u8]> {
+        if !self.blocks.contains_key(&number) {
+            let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
+            self.read_file(file, number * BLOCK, &mut bytes)?;
+            self.blocks.insert(number, bytes);
+        }
+        self.blocks.get_mut(&number).map(|bytes| &mut **bytes).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn check_range(&self, offset: u64, len: usize) -> io::Result<()> {
@@ -137,13 +149,10 @@ impl StorageBackend for CoveredFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let cover = self.cover.lock();
+        let mut cover = self.cover.lock();
         cover.check_range(offset, out.len())?;
-        cover.read_file(&*self.file, offset, out)?;
-        for_each_block(offset, out.len(), |block, from, to| {
-            if let Some(bytes) = cover.blocks.get(&block) {
-                out[to].copy_from_slice(&bytes[from]);
-            }
+        for_each_block(offset, out.len(), |number, from, to| {
+            out[to].copy_from_slice(&cover.block(&*self.file, number)?[from]);
             Ok(())
         })
     }
@@ -167,15 +176,8 @@ impl StorageBackend for CoveredFile {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut cover = self.cover.lock();
         cover.check_range(offset, data.len())?;
-        for_each_block(offset, data.len(), |block, to, from| {
-            if !cover.blocks.contains_key(&block) {
-                let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
-                cover.read_file(&*self.file, block * BLOCK, &mut bytes)?;
-                cover.blocks.insert(block, bytes);
-            }
-            if let Some(bytes) = cover.blocks.get_mut(&block) {
-                bytes[to].copy_from_slice(&data[from]);
-            }
+        for_each_block(offset, data.len(), |number, to, from| {
+            cover.block(&*self.file, number)?[to].copy_from_slice(&data[from]);
             Ok(())
         })
     }
@@ -215,6 +217,20 @@ mod tests {
             (0_u64..30_000).prop_map(Op::SetLen)
         ];
         prop::collection::vec(op, 0..12)
+    }
+
+    #[test]
+    fn b3_what_was_read_once_stays_as_it_was() {
+        let file = MemoryFile::with(vec![1; 3 * BLOCK_BYTES]);
+        let covered = CoveredFile::new(Arc::clone(&file) as Arc<dyn DiskFile>).unwrap();
+        let seen = |offset: u64| {
+            let mut out = [0; 8];
+            covered.read(offset, &mut out).unwrap();
+            out
+        };
+        assert_eq!(seen(BLOCK - 4), [1; 8], "the end of one block and the start of the next");
+        file.write_all_vectored_at(&mut [IoSlice::new(&vec![2; 3 * BLOCK_BYTES])], 0).unwrap();
+        assert_eq!([seen(0), seen(BLOCK), seen(2 * BLOCK)], [[1; 8], [1; 8], [2; 8]]);
     }
 
     proptest! {

@@ -9,19 +9,11 @@ use crate::ids::{Location, Lsn, RolloutId};
 use crate::index::FileOptions;
 use crate::log::frame::Frame;
 use crate::log::segment::ReadMode;
-use crate::recovery::{Base, Recovered, Request, Survey, manifests};
+use crate::recovery::{Base, Recovered, Request, Survey, live, manifests};
 
-/// Reads a store that may be written to meanwhile. What looks damaged while files are replaced is looked at again; only what
-/// is still there at the last look is told.
+/// Reads a store that may be written to meanwhile.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
-    const LOOKS: u32 = 5;
-    let mut looks = 1;
-    loop {
-        match look(disk, dir) {
-            Err(error) if looks < LOOKS && matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) => looks += 1,
-            other => return other,
-        }
-    }
+    live::read(disk, dir, || look(disk, dir))
 }
 
 fn look(disk: &dyn Disk, dir: &Path) -> Result<Recovered> {

@@ -14,10 +14,11 @@ use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::inspect::content;
 use crate::inspect::log::{Log, LogItem};
 use crate::inspect::said::{LogFrame, Said};
-use crate::inspect::verify::{Finding, newest_generation};
+use crate::inspect::verify::Finding;
 use crate::log::seal::read_footer;
 use crate::log::segment::fault_at;
 use crate::log::source::Source;
+use crate::recovery::live::{self, Patience};
 use crate::recovery::manifests;
 
 /// The segments of a store.
@@ -97,18 +98,9 @@ pub fn segments(dir: impl AsRef<Path>) -> Result<Segments> {
 }
 
 pub(super) fn segments_on(disk: &dyn Disk, dir: &Path) -> Result<Segments> {
-    /// A store that is compacted meanwhile may drop a segment between two reads.
-    const LOOKS: u32 = 5;
-    let mut looks = 1;
-    loop {
-        let generation = newest_generation(disk, dir)?;
-        let looked = look(disk, dir);
-        let is_sound = looked.as_ref().is_ok_and(|segments| segments.damage.is_empty());
-        if is_sound || looks == LOOKS || newest_generation(disk, dir)? == generation {
-            return looked;
-        }
-        looks += 1;
-    }
+    // A store that is compacted meanwhile may drop a segment between two reads.
+    let is_doubtful = |looked: &Result<Segments>| !looked.as_ref().is_ok_and(|segments| segments.damage.is_empty());
+    live::look(disk, dir, Patience::LONG, is_doubtful, || look(disk, dir))
 }
 
 fn look(disk: &dyn Disk, dir: &Path) -> Result<Segments> {

@@ -17,6 +17,7 @@ use crate::log::event::Event;
 use crate::log::seal::read_footer;
 use crate::log::segment::{ReadMode, damage_of, fault_at};
 use crate::log::source::Source;
+use crate::recovery::live::{self, Patience};
 use crate::recovery::{Base, Request, Survey, manifests, scan_unsealed};
 
 /// One damaged place.
@@ -90,22 +91,9 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
 /// # Errors
 /// As for [`verify`].
 pub fn verify_on(disk: &dyn Disk, dir: &Path) -> Result<Verification> {
-    /// A store that is written to meanwhile may drop a manifest or a segment, or seal one, between two reads.
-    const LOOKS: u32 = 5;
-    let mut looks = 1;
-    loop {
-        let generation = newest_generation(disk, dir)?;
-        let looked = look(disk, dir);
-        let is_sound = looked.as_ref().is_ok_and(Verification::is_sound);
-        if is_sound || looks == LOOKS || newest_generation(disk, dir)? == generation {
-            return looked;
-        }
-        looks += 1;
-    }
-}
-
-pub(super) fn newest_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>> {
-    Ok(manifests::Listing::read(disk, dir)?.generations.first().copied())
+    // A store that is written to meanwhile may drop a manifest or a segment, or seal one, between two reads.
+    let is_doubtful = |looked: &Result<Verification>| !looked.as_ref().is_ok_and(Verification::is_sound);
+    live::look(disk, dir, Patience::LONG, is_doubtful, || look(disk, dir))
 }
 
 fn look(disk: &dyn Disk, dir: &Path) -> Result<Verification> {

@@ -13,6 +13,7 @@
 mod base;
 pub(crate) mod epoch;
 pub(crate) mod facts;
+pub(crate) mod live;
 pub(crate) mod manifests;
 mod progress;
 mod settle;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::disk::{Access, EntryKind, FileSystem};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::manifest::{Manifest, ManifestKind, StoredOptions};
 use crate::format::names::{INDEX, LOCK};
 use crate::index::{FileOptions, Identity};
 use crate::limits;
 use crate::log::segment::ReadMode;
 use crate::recovery::manifests::{self, Listing};
-use crate::recovery::{Base, Recovered, Request, Survey};
+use crate::recovery::{Base, Recovered, Request, Survey, live};
 use crate::rules::Rules;
 use crate::state::State;
 use crate::store::clocks::Clocks;
@@ -149,11 +149,9 @@ fn recover(options: &Options, request: &Request<'_>, owner: &Owner) -> Result<Re
     Ok(recovered)
 }
 
-/// Reads a store that may be written to meanwhile. A manifest that is replaced under the reader, or a frame that was being
-/// written when its place was read, looks like damage: only what is still there at the last look is told.
+/// Reads a store that may be written to meanwhile.
 fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
-    const LOOKS: u32 = 5;
-    let look = || -> Result<Recovered> {
+    live::read(request.disk, request.dir, || {
         let manifest = manifests::newest(request.disk, request.dir)?.ok_or_else(|| no_store(request.dir))?;
         check_identity(options, &manifest, request.dir)?;
         let base = Base::load(request, &manifest);
@@ -161,14 +159,7 @@ fn read_live(options: &Options, request: &Request<'_>) -> Result<Recovered> {
         check_resumed(options, &recovered.state)?;
         recovered.manifest.options = stored_options(options, Some(&recovered.manifest))?;
         Ok(recovered)
-    };
-    let mut looks = 1;
-    loop {
-        match look() {
-            Err(error) if looks < LOOKS && matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) => looks += 1,
-            other => return other,
-        }
-    }
+    })
 }
 
 /// Makes a new store in an empty directory.

@@ -92,6 +92,20 @@ fn what_was_flushed_comes_back() {
 }
 
 #[test]
+fn k3_a_reader_keeps_the_flush_that_it_opened_however_many_come_meanwhile() {
+    let disk = MemoryDisk::default();
+    let mut index = create(&disk);
+    index.flush(&upserts(0..2000), &index_meta()).unwrap();
+    let expected = Expected { identity: IDENTITY, log_end: APPLIED, segments: &segments() };
+    let stored = open(&disk, path(), Access::Read, &FileOptions { cache_bytes: 0, ..FileOptions::default() }).unwrap();
+    for round in 1..10 {
+        let removed = (0..2000).map(RolloutId::new).filter(|id| id.get() % 10 == round).collect();
+        index.flush(&Changes { removed, ..upserts(round * 2000..(round + 1) * 2000) }, &index_meta()).unwrap();
+    }
+    assert_eq!(rows(&stored.load(&expected).unwrap().index), (0..2000).map(rich_row).collect::<Vec<_>>());
+}
+
+#[test]
 fn flushes_go_on_after_a_load() {
     let disk = MemoryDisk::default();
     drop(create(&disk));
