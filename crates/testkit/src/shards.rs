@@ -35,6 +35,8 @@ pub fn live(store: &RolloutStore, seed: u64, shard: u64, shards: u64) -> rollsto
     for step in 0..STEPS {
         live_step(store, seed, shard, shards, step)?;
     }
+    // A recompute takes a shard's clock along; shards of a run stand at one step.
+    store.advance_ref_version(STEPS, Some(100 + STEPS))?;
     store.set_cursor(b"epoch 1")?;
     Ok(())
 }
