@@ -45,7 +45,7 @@ mod _rollstore {
     #[pymodule_export]
     use crate::names::column_name;
     #[pymodule_export]
-    use crate::objects::restore_from;
+    use crate::objects::{find_checkpoint, list_checkpoints, restore_from, retain_only, send_checkpoint};
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

@@ -6,6 +6,7 @@ is sent again. Then checkpoints are taken while clients write.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from rollstore import DamagedError, InvalidError, RolloutStore, StoreNotFoundError
-from rollstore.ray import RolloutService, _cut
+from rollstore.ray import RolloutService, _directory
 from rollstore.ray._coordinator import Coordinator
+from rollstore.ray._place import at
 from service_cluster import cluster, dying, kill, services  # noqa: F401
 
 SHARDS, BATCH = 3, 30
@@ -35,15 +37,18 @@ class Fragile(RolloutService):
     _coordinator_class: Any = dying(__name__, Coordinator, STAGES)
 
 
-def told_by(root: Path) -> tuple[set[int], int]:
-    """Ids and version of the cut at a root, each shard read by itself."""
-    cut, told = _cut.complete(root)
-    _cut.verify(cut, told["shards"])
+def told_by(root: str | Path) -> tuple[set[int], int]:
+    """Ids and version of the newest cut at a root, each shard brought back by itself."""
+    place = at(str(root))
+    cut = place.complete(None)
+    place.check_whole(cut)
     ids: set[int] = set()
-    for shard in range(told["shards"]):
-        with RolloutStore.open(cut.shard(shard), read_only=True) as store:
-            ids |= set(store.ids().tolist())
-    return ids, told["version"]
+    for shard in range(cut.shards):
+        with tempfile.TemporaryDirectory() as folder:
+            place.bring_back(cut, shard, Path(folder, "shard"))
+            with RolloutStore.open(Path(folder, "shard"), read_only=True) as store:
+                ids |= set(store.ids().tolist())
+    return ids, cut.version
 
 
 @pytest.fixture
@@ -51,8 +56,12 @@ def fragile(tmp_path: Path, services: Open) -> RolloutService:  # noqa: F811
     return services(tmp_path, kind=Fragile, shards=SHARDS)
 
 
-def test_killed_at_every_stage_it_is_the_one_before_or_complete(tmp_path: Path, fragile: RolloutService) -> None:
-    root = tmp_path / "watched"
+@pytest.mark.parametrize("form", ["", "file://"], ids=["directory", "objects"])
+def test_killed_at_every_stage_it_is_the_one_before_or_complete(
+    tmp_path: Path, fragile: RolloutService, form: str
+) -> None:
+    folder = tmp_path / "watched"
+    root = f"{form}{folder}"
     fragile.insert(range(BATCH), 1, completion_ids=[[1]] * BATCH)
     fragile.checkpoint(root)
     for number, stage in enumerate(STAGES, start=1):
@@ -66,21 +75,11 @@ def test_killed_at_every_stage_it_is_the_one_before_or_complete(tmp_path: Path, 
         now = told_by(root)
         assert now == (set(range(first + BATCH)), version)
         frozen = tmp_path / "frozen"
-        assert told_by(frozen) == (now if stage == "published" else before), stage
+        assert told_by(f"{form}{frozen}") == (now if stage == "published" else before), stage
         frozen.rename(tmp_path / f"frozen-{stage}")
-        assert len(list(root.glob("cut-*"))) == 1, "left-overs are cleared"
+        if not form:
+            assert len(list(folder.glob("cut-*"))) == 1, "left-overs are cleared"
     assert not list(tmp_path.glob("shard-*.cut-*")) and not list(tmp_path.glob("coordinator.cut-*"))
-
-
-def test_a_url_names_a_directory_or_is_refused(tmp_path: Path, services: Open) -> None:  # noqa: F811
-    service = services(tmp_path / "local", shards=SHARDS)
-    service.insert([1, 2], 1, completion_ids=[[1]] * 2)
-    service.checkpoint(f"file://{tmp_path}/seen-by-all")
-    assert told_by(tmp_path / "seen-by-all")[0] == {1, 2}
-    with pytest.raises(InvalidError, match="s3://bucket/run is no directory"):
-        service.checkpoint("s3://bucket/run")
-    with pytest.raises(InvalidError, match="a service keeps its last one"):
-        service.checkpoint(f"file://{tmp_path}/seen-by-all", keep=2)
 
 
 def test_a_shard_that_is_killed_meanwhile_delays_it(tmp_path: Path, services: Open) -> None:  # noqa: F811
@@ -166,7 +165,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path, services: Open) -> Non
     with pytest.raises(StoreNotFoundError, match="no complete checkpoint"):
         RolloutService.restore(tmp_path / "nowhere", tmp_path / "service", name="other")
     service.checkpoint(tmp_path / "ckpt")
-    manifest = tmp_path / "ckpt" / _cut.MANIFEST
+    manifest = tmp_path / "ckpt" / _directory.MANIFEST
     manifest.write_text(manifest.read_text().replace('"version": 0', '"version": 1'))
     with pytest.raises(DamagedError, match="checksum"):
         RolloutService.restore(tmp_path / "ckpt", tmp_path / "service", name="other")

@@ -6,45 +6,19 @@ A third node joins the cluster, leaves it, and joins again; what lay in its dire
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rollstore.ray import RolloutService, ShardLostError, ShardUnavailableError
-from service_cluster import cluster, ray, services, until  # noqa: F401
+from service_cluster import cluster, services  # noqa: F401
+from third_node import Third, third  # noqa: F401
 
 Open = Callable[..., RolloutService]
 NODES = [{"resources": {"disk-a": 0.001}}, {"resources": {"disk-c": 0.001}}]
 SHARDS, ROLLOUTS = 2, 40
 """Shard 1 lies on the third node."""
-
-
-class Third:
-    """A node that comes and goes."""
-
-    def __init__(self, cluster: Any) -> None:  # noqa: F811
-        self.cluster = cluster
-        self.node: Any = None
-
-    def add(self) -> None:
-        self.node = self.cluster.add_node(num_cpus=1, resources={"disk-c": 1}, object_store_memory=1 << 27)
-        until(lambda: "disk-c" in ray.available_resources())
-
-    def leave(self) -> None:
-        self.cluster.remove_node(self.node, allow_graceful=False)
-
-    def remove(self) -> None:
-        self.leave()
-        until(lambda: "disk-c" not in ray.cluster_resources())
-
-
-@pytest.fixture
-def third(cluster: Any) -> Iterator[Third]:  # noqa: F811
-    third = Third(cluster)
-    third.add()
-    yield third
-    third.leave()
 
 
 def filled(services: Open, path: Path, **options: Any) -> RolloutService:  # noqa: F811

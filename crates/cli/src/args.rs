@@ -51,7 +51,8 @@ const VERIFY_JSON: &str = "\
 The JSON object: sound (bool), checkpoint (bool: not a store), segments, frames, bytes (of segments, checked), in_flight_bytes \
 (behind the last whole batch: a write under way, or cut short by a crash), last_lsn, and findings: a list of {file (its \
 name within the store), offset (in bytes), expected, found, rollouts (ids, as strings, that the damaged bytes still \
-name)}.
+name)}. Of a URL: sound, checkpoints, segments, bytes (of segments, read), and findings: a list of {object (its URL), what, \
+checkpoints (their numbers, which cannot be restored for it)}.
 
 Exit code: 0 sound, 1 damage was found, 2 could not look.";
 
@@ -284,7 +285,8 @@ pub struct SweepsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_JSON)]
 pub struct VerifyArgs {
-    /// Directory of a store or checkpoint
+    /// Directory of a store or checkpoint, or the URL that checkpoints were sent to, all of whose bytes are read
+    #[arg(value_name = "STORE|URL")]
     pub store: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! Checkpoints in object storage: `checkpoint` to a URL, `restore` from one, `checkpoints` under one.
+//! Checkpoints in object storage: `checkpoint` to a URL, `restore` from one, `checkpoints` and `verify` of those under one.
 //!
 //! May touch `rollstore_objects`. Knows nothing of services.
 
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
-use rollstore_objects::{Checkpoint, Options, Retained, is_url};
+use rollstore_objects::{Checkpoint, Finding, Options, Retained, Verification, is_url};
 use serde_json::{Value, json};
 
-use crate::args::{CheckpointArgs, CheckpointsArgs, RestoreArgs};
+use crate::args::{CheckpointArgs, CheckpointsArgs, RestoreArgs, VerifyArgs};
 use crate::exit::{Outcome, Verdict, note};
 use crate::formats::Meter;
 use crate::output::Output;
@@ -72,6 +72,43 @@ pub(crate) fn list(args: &CheckpointsArgs, out: &mut Output) -> Outcome<Verdict>
     Ok(Verdict::Sound)
 }
 
+pub(crate) fn verify(args: &VerifyArgs, url: &str, out: &mut Output) -> Outcome<Verdict> {
+    let seen = rollstore_objects::verify(url, &with_meter("reading"))?;
+    let verdict = if seen.is_sound() { Verdict::Sound } else { Verdict::Damaged };
+    if args.json {
+        out.json(&verification_as_json(&seen))?;
+        return Ok(verdict);
+    }
+    out.line(out.bold(&format!(" {}", text::escape(url))))?;
+    let Verification { checkpoints, segments, bytes, findings } = &seen;
+    let (checkpoints, segments) = (text::counted(*checkpoints, "checkpoint"), text::counted(*segments, "segment"));
+    out.line(format_args!(" checked    {checkpoints}, {segments}, {}", text::bytes(*bytes)))?;
+    if findings.is_empty() {
+        out.line(" sound      every byte is what was sent")?;
+        return Ok(verdict);
+    }
+    for Finding { what, checkpoints, .. } in findings {
+        let numbers: Vec<_> = checkpoints.iter().map(u64::to_string).collect();
+        out.line(format_args!(" damaged    of checkpoint {}: {}", numbers.join(", "), text::escape(what)))?;
+    }
+    out.line("")?;
+    out.line(" next: restore a checkpoint that is not named here, or save the store once more")?;
+    Ok(verdict)
+}
+
+fn verification_as_json(seen: &Verification) -> Value {
+    let findings = seen.findings.iter().map(
+        |Finding { object, what, checkpoints }| json!({"object": object, "what": what, "checkpoints": checkpoints}),
+    );
+    json!({
+        "sound": seen.is_sound(),
+        "checkpoints": seen.checkpoints,
+        "segments": seen.segments,
+        "bytes": seen.bytes,
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}
+
 fn as_json(checkpoint: &Checkpoint) -> Value {
     let put_at = checkpoint.put_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
@@ -82,6 +119,7 @@ fn as_json(checkpoint: &Checkpoint) -> Value {
         "segments": checkpoint.segments,
         "bytes": checkpoint.bytes,
         "new_bytes": checkpoint.new_bytes,
+        "annotation": checkpoint.annotation,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::args::{CheckpointArgs, CheckpointsArgs, RestoreArgs};
+use crate::args::{CheckpointArgs, CheckpointsArgs, RestoreArgs, VerifyArgs};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::output::Output;
 
@@ -20,6 +20,10 @@ pub(crate) fn restore(_: &RestoreArgs, _: &str) -> Outcome {
 }
 
 pub(crate) fn list(_: &CheckpointsArgs, _: &mut Output) -> Outcome<Verdict> {
+    Err(absent())
+}
+
+pub(crate) fn verify(_: &VerifyArgs, _: &str, _: &mut Output) -> Outcome<Verdict> {
     Err(absent())
 }
 

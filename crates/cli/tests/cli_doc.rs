@@ -81,7 +81,9 @@ fn every_example_prints_what_the_document_shows() {
     let path = path.unwrap();
     let examples = examples(&document());
     assert!(examples.len() >= 15, "{} examples", examples.len());
-    for Example { command, printed } in examples {
+    // A program that was built without object storage knows no URLs.
+    let is_known = |example: &Example| cfg!(feature = "object-store") || !example.command.contains("://");
+    for Example { command, printed } in examples.into_iter().filter(is_known) {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("exec 2>&1; {command}")).current_dir(&folder).env("PATH", &path);
         let output = shell.env_remove("COLUMNS").output().expect("a shell");

@@ -37,6 +37,13 @@ fn a_store_is_sent_listed_and_brought_back() {
     assert_eq!(numbers, [(Some(2), Some(2)), (Some(3), Some(3))]);
     assert_eq!(stdout(&run(["checkpoints", &url])).lines().count(), 3);
 
+    assert!(listed.iter().all(|line| line["annotation"] == ""));
+    let told = stdout(&run(["verify", &url]));
+    assert!(
+        told.contains("checked    2 checkpoints, 3 segments, ") && told.contains("sound      every byte"),
+        "{told}"
+    );
+
     let told = stdout(&run(["restore", &url, &path("newest")]));
     assert!(told.contains("restored   3 rollouts live"), "{told}");
     assert!(inspect::diff(&store, path("newest")).unwrap().is_empty());
@@ -45,6 +52,34 @@ fn a_store_is_sent_listed_and_brought_back() {
     let refused = run(["restore", &url, &path("first"), "--number", "1"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("checkpoints/0000000001") && !Path::new(&path("first")).exists());
+}
+
+#[test]
+fn damage_under_a_url_is_found_with_the_checkpoints_that_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (store, url) = (path("store"), format!("file://{}", path("bucket")));
+    for number in 1..=2 {
+        insert(store.as_ref(), number);
+        run(["checkpoint", &store, &url]);
+    }
+    let runs = std::fs::read_dir(path("bucket/segments")).unwrap().next().unwrap().unwrap().path();
+    let mut segments: Vec<_> = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.sort();
+    let mut bytes = std::fs::read(&segments[0]).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&segments[0], bytes).unwrap();
+
+    let found = run(["verify", &url]);
+    let told = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert_eq!(found.status.code(), Some(1), "{told}");
+    assert!(told.contains("damaged    of checkpoint 1, 2: ") && told.contains("next: restore"), "{told}");
+    let found = run(["verify", &url, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!((&json["sound"], json["findings"].as_array().unwrap().len()), (&false.into(), 1));
+    assert_eq!(json["findings"][0]["checkpoints"], serde_json::json!([1, 2]));
+    let nowhere = run(["verify", "file:///no/such/bucket"]);
+    assert!(stdout(&nowhere).contains("checked    0 checkpoints"));
 }
 
 #[test]
@@ -70,7 +105,9 @@ fn no_secret_is_told() {
     insert(store.as_ref(), 1);
     let urls = ["s3://bucket/run", "s3://planted:planted@bucket/run", "s3://bucket/run?token=planted", "ftp://bucket"];
     for url in urls {
-        for arguments in [&["checkpoint", &store, url][..], &["restore", url, "again"], &["checkpoints", url]] {
+        for arguments in
+            [&["checkpoint", &store, url][..], &["restore", url, "again"], &["checkpoints", url], &["verify", url]]
+        {
             let mut command = rollstore();
             command.args(arguments).current_dir(folder.path()).env("RUST_LOG", "trace");
             command.env("AWS_ACCESS_KEY_ID", "planted-id").env("AWS_SECRET_ACCESS_KEY", "planted-secret");

@@ -17,10 +17,10 @@ use rollstore::{Error, ErrorKind, Result, RolloutStore};
 use crate::fetch::{file_checksum, file_work};
 use crate::lease::{Lease, Work};
 use crate::local::Saved;
-use crate::options::Options;
+use crate::options::{ANNOTATION_BYTES_MAX, Options};
 use crate::record::{Line, Record, SegmentLine, checkpoint_key, run_name, segment_key};
 use crate::remote::Remote;
-use crate::retain::{Retained, retain_on};
+use crate::retain::{Kept, Retained, retain_on};
 use crate::upload::Sender;
 use crate::{look, random_name, runtime};
 
@@ -73,14 +73,33 @@ pub struct Uploaded {
 /// service cannot be reached or refuses; and as for [`RolloutStore::checkpoint`]. There is no checkpoint then; the store goes on.
 pub fn checkpoint(store: &RolloutStore, url: &str, keep: Option<u64>, options: &Options) -> Result<Uploaded> {
     let remote = Remote::new(url, options)?;
-    let saved = Saved::of(store)?;
-    let parts = inspect::parts(saved.dir())?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("the checkpoint at {} is gone; try again", saved.dir().display()))
-    })?;
+    send_from(Saved::of(store)?.dir(), &remote, keep)
+}
+
+/// Saves a checkpoint that lies in a directory, as [`checkpoint()`] does a store: for checkpoints that were taken before, or of
+/// several stores at one moment.
+///
+/// # Errors
+/// As for [`checkpoint()`]; `Invalid` for a directory of a store, which may change meanwhile.
+pub fn send(dir: impl AsRef<Path>, url: &str, keep: Option<u64>, options: &Options) -> Result<Uploaded> {
+    send_from(dir.as_ref(), &Remote::new(url, options)?, keep)
+}
+
+fn send_from(dir: &Path, remote: &Remote, keep: Option<u64>) -> Result<Uploaded> {
+    if remote.options.annotation.len() > ANNOTATION_BYTES_MAX {
+        let bytes = remote.options.annotation.len();
+        return Err(Error::invalid(format!("the annotation has {bytes} bytes, at most are {ANNOTATION_BYTES_MAX}")));
+    }
+    let parts = inspect::parts(dir)?
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no checkpoint at {}", dir.display())))?;
+    if !parts.is_checkpoint {
+        let message = format!("{} is a store and no checkpoint; open it and checkpoint it", dir.display());
+        return Err(Error::invalid(message));
+    }
     runtime::run(|| async {
-        let mut uploaded = upload(&remote, saved.dir(), &parts).await?;
+        let mut uploaded = upload(remote, dir, &parts).await?;
         if let Some(keep) = keep {
-            uploaded.retention = Some(retain_on(&remote, Some(parts.run), keep).await);
+            uploaded.retention = Some(retain_on(remote, Some(parts.run), &Kept::Newest(keep)).await);
         }
         Ok(uploaded)
     })
@@ -208,7 +227,8 @@ impl Job<'_> {
             Ok(bytes)
         })
         .await?;
-        let line = Line::new(self.parts, self.name.clone(), segments);
+        let annotation = self.remote.options.annotation.clone();
+        let line = Line::new(self.parts, self.name.clone(), annotation, segments);
         let bytes = line.bytes();
         let record = Record { line, manifest };
         let encoded =

@@ -7,10 +7,11 @@
 //! | to | see |
 //! |---|---|
 //! | save a store, sending only what is new | [`checkpoint()`] |
+//! | save a checkpoint that was taken before | [`send`] |
 //! | bring one back | [`restore()`] |
-//! | know which there are | [`list`] |
+//! | know which there are | [`list`], [`find`] |
 //! | check every byte | [`verify`] |
-//! | end older ones | [`retain()`] |
+//! | end older ones | [`retain()`], [`retain_only`] |
 //! | set sizes, hear of progress | [`Options`] |
 //!
 //! Rooms, each of which knows those behind it alone: `checkpoint`, `restore`, `retain`, `look` · `upload`, `fetch`, `lease` · `record`,
@@ -33,12 +34,12 @@ mod retain;
 mod runtime;
 mod upload;
 
-pub use checkpoint::{Uploaded, checkpoint};
-pub use look::{Checkpoint, Finding, Verification, list, verify};
-pub use options::{Options, PART_BYTES, PART_BYTES_MIN, PARTS_MAX, Progress};
+pub use checkpoint::{Uploaded, checkpoint, send};
+pub use look::{Checkpoint, Finding, Verification, find, list, verify};
+pub use options::{ANNOTATION_BYTES_MAX, Options, PART_BYTES, PART_BYTES_MIN, PARTS_MAX, Progress};
 pub use place::is_url;
 pub use restore::{Restored, restore};
-pub use retain::{Retained, retain};
+pub use retain::{Retained, retain, retain_only};
 
 /// A name that no other has.
 fn random_name() -> String {

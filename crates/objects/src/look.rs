@@ -29,6 +29,8 @@ pub struct Checkpoint {
     pub bytes: u64,
     /// Bytes of those that the checkpoint before has not.
     pub new_bytes: u64,
+    /// [`Options::annotation`] of its upload.
+    pub annotation: String,
 }
 
 /// The checkpoints under a URL, oldest first. Objects that are none are passed over.
@@ -39,24 +41,52 @@ pub struct Checkpoint {
 pub fn list(url: &str, options: &Options) -> Result<Vec<Checkpoint>> {
     let remote = Remote::new(url, options)?;
     runtime::run(|| async {
-        let mut found: Vec<Checkpoint> = Vec::new();
-        let mut before = Vec::new();
-        for (number, put_at, record) in records(&remote).await? {
-            let keys: Vec<_> = record.line.objects().map(|(key, segment)| (key, segment.bytes)).collect();
+        let (mut found, mut before) = (Vec::new(), Vec::new());
+        for (number, put_at, Record { line, .. }) in records(&remote).await? {
+            let keys: Vec<_> = line.objects().map(|(key, segment)| (key, segment.bytes)).collect();
             let new = keys.iter().filter(|segment| !before.contains(*segment)).map(|(_, bytes)| bytes);
             found.push(Checkpoint {
                 number,
-                step: record.line.step,
-                run: u128::from_str_radix(&record.line.run, 16).unwrap_or_default().to_be_bytes(),
+                step: line.step,
+                run: u128::from_str_radix(&line.run, 16).unwrap_or_default().to_be_bytes(),
                 put_at,
                 segments: keys.len() as u64,
-                bytes: record.line.bytes(),
+                bytes: line.bytes(),
                 new_bytes: new.sum(),
+                annotation: line.annotation,
             });
             before = keys;
         }
         Ok(found)
     })
+}
+
+/// The number and annotation of the newest checkpoint under a URL, or of the one of a number, once it was seen that its segments
+/// are there in their sizes. [`restore`](crate::restore()) and [`verify`] look at their bytes.
+///
+/// # Errors
+/// `NotFound` where there is no such checkpoint or bucket; `Damaged` where it cannot be read, or a segment of it is not there; as
+/// for [`list`].
+pub fn find(url: &str, number: Option<u64>, options: &Options) -> Result<(u64, String)> {
+    let remote = Remote::new(url, options)?;
+    runtime::run(|| async {
+        let (number, Record { line, .. }) = found(&remote, number).await?;
+        let listed = sizes(&remote).await?;
+        line.objects().try_for_each(|(key, segment)| fetch::check_size(&remote, &listed, &key, segment.bytes))?;
+        Ok((number, line.annotation))
+    })
+}
+
+/// The checkpoint of a number, or else the newest.
+pub(crate) async fn found(remote: &Remote, number: Option<u64>) -> Result<(u64, Record)> {
+    let number = match number {
+        Some(number) => number,
+        None => numbers(remote).await?.pop().map(|(number, _)| number).ok_or_else(|| {
+            let message = format!("there is no checkpoint under {}; check the URL", remote.url(""));
+            Error::new(ErrorKind::NotFound, message)
+        })?,
+    };
+    Ok((number, record(remote, number).await?))
 }
 
 /// What a verification saw.

@@ -13,6 +13,9 @@ pub const PART_BYTES_MIN: u64 = 5 << 20;
 /// Parts of an object at most: the services' limit. Parts of a larger object are larger.
 pub const PARTS_MAX: u64 = 10_000;
 
+/// Bytes of an annotation at most.
+pub const ANNOTATION_BYTES_MAX: usize = 64 << 10;
+
 /// What a transfer tells while it goes on: bytes that are done, of how many.
 type Listener = dyn Fn(Progress) + Send + Sync;
 
@@ -32,6 +35,7 @@ pub struct Options {
     pub(crate) requests: usize,
     pub(crate) retry_for: Duration,
     pub(crate) lease: Duration,
+    pub(crate) annotation: String,
     pub(crate) listener: Option<Arc<Listener>>,
     pub(crate) environment: Environment,
 }
@@ -43,6 +47,7 @@ impl Default for Options {
             requests: 8,
             retry_for: Duration::from_mins(2),
             lease: Duration::from_mins(10),
+            annotation: String::new(),
             listener: None,
             environment: Environment::default(),
         }
@@ -69,6 +74,14 @@ impl Options {
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
+        self
+    }
+
+    /// A text of the caller's own that is kept with a checkpoint, of at most [`ANNOTATION_BYTES_MAX`] bytes: no secret, since
+    /// everyone may read it who may read the checkpoint.
+    #[must_use]
+    pub fn annotation(mut self, text: impl Into<String>) -> Self {
+        self.annotation = text.into();
         self
     }
 

@@ -39,6 +39,9 @@ pub(crate) struct Line {
     pub(crate) step: Option<u64>,
     /// Of the manifest.
     pub(crate) generation: u64,
+    /// The caller's own text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) annotation: String,
     pub(crate) segments: Vec<SegmentLine>,
 }
 
@@ -95,9 +98,9 @@ impl SegmentLine {
 }
 
 impl Line {
-    pub(crate) fn new(parts: &Parts, upload: String, segments: Vec<SegmentLine>) -> Self {
+    pub(crate) fn new(parts: &Parts, upload: String, annotation: String, segments: Vec<SegmentLine>) -> Self {
         let (run, step, generation) = (run_name(parts.run), parts.clock, parts.generation);
-        Self { format: FORMAT, run, upload, step, generation, segments }
+        Self { format: FORMAT, run, upload, step, generation, annotation, segments }
     }
 
     /// The keys of its segments, with what they must hold.
@@ -165,7 +168,7 @@ mod tests {
     fn record() -> Record {
         let part = SegmentPart { id: 7, salt: u64::MAX, bytes: 9 };
         let parts = Parts { run: [3; 16], is_checkpoint: true, clock: Some(5), generation: 2, segments: vec![part] };
-        let line = Line::new(&parts, "u".to_owned(), vec![SegmentLine::new(&part, 1)]);
+        let line = Line::new(&parts, "u".to_owned(), "said".to_owned(), vec![SegmentLine::new(&part, 1)]);
         Record { line, manifest: b"\n binary \xff\n".to_vec() }
     }
 

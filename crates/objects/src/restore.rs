@@ -10,7 +10,7 @@ use std::path::Path;
 use rollstore::disk::Disk;
 use rollstore::disk::os::OsDisk;
 use rollstore::inspect::{self, Parts};
-use rollstore::{Error, ErrorKind, Result, RolloutStore};
+use rollstore::{Error, Result, RolloutStore};
 
 use crate::fetch::{fetch_all, file_error};
 use crate::options::Options;
@@ -42,7 +42,7 @@ pub fn restore(url: &str, dir: impl AsRef<Path>, number: Option<u64>, options: &
     let (dir, remote) = (dir.as_ref(), Remote::new(url, options)?);
     let fetching = local::fetching(dir);
     let (number, record) = runtime::run(|| async {
-        let (number, record) = find(&remote, number).await?;
+        let (number, record) = look::found(&remote, number).await?;
         check_run(dir, &record)?;
         let line = &record.line;
         let expected: HashSet<_> = line.segments.iter().map(|segment| segment.part().file_name()).collect();
@@ -55,17 +55,6 @@ pub fn restore(url: &str, dir: impl AsRef<Path>, number: Option<u64>, options: &
     local::finished(&fetching);
     let line = &record.line;
     Ok(Restored { number, step: line.step, segments: line.segments.len() as u64, bytes: line.bytes() })
-}
-
-async fn find(remote: &Remote, number: Option<u64>) -> Result<(u64, Record)> {
-    let number = match number {
-        Some(number) => number,
-        None => look::numbers(remote).await?.pop().map(|(number, _)| number).ok_or_else(|| {
-            let message = format!("there is no checkpoint under {}; check the URL", remote.url(""));
-            Error::new(ErrorKind::NotFound, message)
-        })?,
-    };
-    Ok((number, look::record(remote, number).await?))
 }
 
 /// Refuses a target of another run before anything is fetched.

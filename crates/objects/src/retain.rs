@@ -10,7 +10,7 @@ use rollstore::Result;
 
 use crate::lease::{Lease, Work};
 use crate::options::Options;
-use crate::record::{CHECKPOINTS, SEGMENTS, number_of, run_name};
+use crate::record::{SEGMENTS, checkpoint_key, run_name};
 use crate::remote::Remote;
 use crate::runtime;
 use crate::{local, look, random_name};
@@ -38,39 +38,74 @@ pub struct Retained {
 /// `Invalid` for a URL that is none; `NotFound`, `Damaged` where a checkpoint that is kept cannot be read: no segment is deleted
 /// then; `Io`.
 pub fn retain(url: &str, keep: u64, options: &Options) -> Result<Retained> {
+    retain_those(url, &Kept::Newest(keep), options)
+}
+
+/// [`retain()`], of the checkpoints of these numbers; where there is none of them, of the newest.
+///
+/// # Errors
+/// As for [`retain()`].
+pub fn retain_only(url: &str, numbers: &[u64], options: &Options) -> Result<Retained> {
+    retain_those(url, &Kept::Only(numbers), options)
+}
+
+fn retain_those(url: &str, kept: &Kept<'_>, options: &Options) -> Result<Retained> {
     let remote = Remote::new(url, options)?;
-    runtime::run(|| async { retain_on(&remote, None, keep).await })
+    runtime::run(|| async { retain_on(&remote, None, kept).await })
+}
+
+/// Which checkpoints stay.
+pub(crate) enum Kept<'a> {
+    Newest(u64),
+    Only(&'a [u64]),
+}
+
+impl Kept<'_> {
+    /// Those that stay, newest first, and those that end.
+    fn split(&self, mut numbers: Vec<u64>) -> (Vec<u64>, Vec<u64>) {
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut kept, mut ended): (Vec<_>, Vec<_>) = match self {
+            Self::Newest(count) => {
+                let count = usize::try_from(*count).unwrap_or(usize::MAX).min(numbers.len());
+                let ended = numbers.split_off(count);
+                (numbers, ended)
+            }
+            Self::Only(some) => numbers.into_iter().partition(|number| some.contains(number)),
+        };
+        // One is kept whatever was asked for.
+        if kept.is_empty() && !ended.is_empty() {
+            kept.push(ended.remove(0));
+        }
+        (kept, ended)
+    }
 }
 
 /// Of one run, or of the one that there is.
-pub(crate) async fn retain_on(remote: &Remote, run: Option<[u8; 16]>, keep: u64) -> Result<Retained> {
+pub(crate) async fn retain_on(remote: &Remote, run: Option<[u8; 16]>, kept: &Kept<'_>) -> Result<Retained> {
     let lease = Lease::take(remote, Work::Retention, &random_name(), remote.options.lease / SHORTER).await?;
-    let retained = sweep(remote, &lease, run.map(run_name), keep).await;
+    let retained = sweep(remote, &lease, run.map(run_name), kept).await;
     lease.end().await;
     retained
 }
 
-async fn sweep(remote: &Remote, lease: &Lease<'_>, run: Option<String>, keep: u64) -> Result<Retained> {
+async fn sweep(remote: &Remote, lease: &Lease<'_>, run: Option<String>, kept: &Kept<'_>) -> Result<Retained> {
     let mut retained = Retained::default();
     // Notes before checkpoints: an upload that ends in between is seen in one of them.
     let others = lease.others().await?;
-    let listed = remote.list(CHECKPOINTS).await?;
-    let mut numbers: Vec<u64> = listed.iter().filter_map(|object| number_of(&object.key)).collect();
-    numbers.sort_unstable_by(|a, b| b.cmp(a));
-    let kept = usize::try_from(keep.max(1)).unwrap_or(usize::MAX).min(numbers.len());
-    let (kept, ended) = numbers.split_at(kept);
+    let numbers = look::numbers(remote).await?;
+    let (kept, ended) = kept.split(numbers.into_iter().map(|(number, _)| number).collect());
     let Some(newest) = kept.first() else { return Ok(retained) };
     let run = match run {
         Some(run) => run,
         None => look::record(remote, *newest).await?.line.run,
     };
-    remote.delete(ended.iter().map(|number| crate::record::checkpoint_key(*number)).collect()).await?;
+    remote.delete(ended.iter().map(|number| checkpoint_key(*number)).collect()).await?;
     retained.checkpoints = kept.len() as u64;
     retained.deleted_checkpoints = ended.len() as u64;
 
     let mut needed: HashSet<String> = others.needed.into_iter().collect();
     for number in kept {
-        needed.extend(look::record(remote, *number).await?.line.objects().map(|(key, _)| key));
+        needed.extend(look::record(remote, number).await?.line.objects().map(|(key, _)| key));
     }
     let segments = remote.list(&format!("{SEGMENTS}/{run}")).await?;
     let garbage: Vec<_> = segments.into_iter().filter(|segment| !needed.contains(&segment.key)).collect();

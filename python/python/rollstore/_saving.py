@@ -23,9 +23,9 @@ class Saving(Opened):
         Only files that are not there are sent; returns their bytes. ``keep`` ends all but the last so many, and warns where that
         fails: the checkpoint is there all the same. Credentials come from the environment. A prefix is of one run: each shard has
         its own."""
-        url = _url(path)
+        url = url_of(path)
         if url is None:
-            _only_under_a_url("keep", keep)
+            only_under_a_url("keep", keep)
             return self._store.checkpoint(path)
         sent, failed = self._store.checkpoint_to(url, number_of(keep, "keep"))
         if failed is not None:
@@ -37,9 +37,9 @@ class Saving(Opened):
         """Brings a checkpoint back into a directory: a fresh one, or a store of the same run, whose state since then is abandoned.
         What was fresh at the checkpoint is fresh again. The store must not be open. Of a URL it is the newest checkpoint, or the one
         of a number."""
-        url = _url(checkpoint)
+        url = url_of(checkpoint)
         if url is None:
-            _only_under_a_url("number", number)
+            only_under_a_url("number", number)
             native.restore(checkpoint, path)
         else:
             native.restore_from(url, path, number_of(number, "number"))
@@ -87,11 +87,11 @@ class Saving(Opened):
         self.rewind(int(clock), created_later=created_later)
 
 
-def _url(path: str | os.PathLike[str]) -> str | None:
+def url_of(path: str | os.PathLike[str]) -> str | None:
     """The URL that a string is; a path, even one with ``://`` in it, is none."""
     return path if isinstance(path, str) and "://" in path else None
 
 
-def _only_under_a_url(name: str, given: int | None) -> None:
+def only_under_a_url(name: str, given: int | None) -> None:
     if given is not None:
         raise InvalidError(f"{name} is for checkpoints under a URL; a directory is one checkpoint")

@@ -9,9 +9,12 @@ use crate::args::VerifyArgs;
 use crate::exit::{Outcome, Verdict};
 use crate::findings::{self, FindingJson};
 use crate::output::Output;
-use crate::text;
+use crate::{objects, text};
 
 pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> Outcome<Verdict> {
+    if let Some(url) = objects::url(&args.store) {
+        return objects::verify(args, url, out);
+    }
     let verification = inspect::verify(&args.store)?;
     if args.json {
         out.json(&VerificationJson::new(&args.store, &verification))?;

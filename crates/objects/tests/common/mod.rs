@@ -37,7 +37,11 @@ impl Server {
     }
 
     pub(crate) fn start_with(scratch: &Scratch, hook: Hook) -> Self {
-        let root = scratch.path("server");
+        Self::over(scratch.path("server"), hook)
+    }
+
+    /// A server with the bucket `bucket` in a directory.
+    pub(crate) fn over(root: PathBuf, hook: Hook) -> Self {
         std::fs::create_dir_all(root.join("bucket")).unwrap();
         let mut server = Self { root, port: 0, seen: Arc::default(), hook, runtime: None };
         server.run();

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from ._cut import Where
+
 
 class View(NamedTuple):
     """The service's state that a call was made under. A shard answers only calls of the state that it is at itself."""
@@ -55,8 +57,8 @@ class Join(NamedTuple):
     """Step and whether later rollouts are kept, of the last rewind."""
     is_born: bool
     """Whether the shard had a store before: an empty disk is a loss then."""
-    checkpoint: str | None
-    """Where the last checkpoint of the service lies."""
+    checkpoint: Where | None
+    """The last checkpoint of the service."""
 
 
 class Config(NamedTuple):
@@ -67,7 +69,7 @@ class Config(NamedTuple):
     shards: int
     options: dict[str, Any]
     """Of :meth:`RolloutStore.open`."""
-    restore: str | None
+    restore: Where | None
     """A checkpoint that all shards begin with."""
     opening: str
     """A number of this opening: a restart of an actor does not restore the checkpoint once more."""

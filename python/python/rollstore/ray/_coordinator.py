@@ -102,9 +102,9 @@ class Coordinator(Cutting):
             self._alive_until = time.monotonic() + self._config.lease
 
     @group("control")
-    def checkpoint(self, op: str, root: str) -> Any:
+    def checkpoint(self, op: str, root: str, keep: int | None) -> Any:
         """A checkpoint of all shards: see :class:`Cutting`."""
-        return answer(lambda: self._checkpoint(op, root))
+        return answer(lambda: self._checkpoint(op, root, keep))
 
     @group("control")
     def close(self) -> Any:
@@ -124,9 +124,9 @@ class Coordinator(Cutting):
         """The coordinator's store, opened at the first call."""
         if self._store is not None:
             return self._store
-        restore_all(self._config, self.path, lambda shard, target: self._shard(shard).restore.remote(target))
-        options = {**self._config.options, "retire_after": None}
-        store = opened(self.path, options)
+        config = self._config._replace(options={**self._config.options, "retire_after": None})
+        restore_all(config, self.path, lambda shard, where: self._shard(shard).restore.remote(where))
+        store = opened(self.path, config.options)
         cursor = store.cursor
         record = Record(secrets.token_hex(8), self._config.shards) if cursor is None else Record.from_bytes(cursor)
         self._record = record.settled(store.ref_version, store.kl_ref_version)

@@ -1,10 +1,11 @@
 """The coordinator's part in checkpoints: one cut through all shards, taken while no write runs.
 
-The stages are methods, in order: hold, complete, take, carry, publish. Killed in any of them the checkpoint before it counts.
+The stages are methods, in order: hold, take, carry, publish. Killed in any of them the checkpoint before it counts.
 """
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 from collections import defaultdict
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from .._store import RolloutStore
-from . import _cut, _remote
+from ..errors import Error
 from ._answers import Config, View
-from ._cut import Cut
+from ._cut import Cut, Where
 from ._errors import ShardUnavailableError
 from ._ledger import Entry
+from ._place import Place, at
 from ._record import Record
 
 MISSING_MAX = 2.0
@@ -72,41 +74,47 @@ class Cutting:
         """Calls all shards side by side."""
         return self._each(name, [args] * self._config.shards)
 
-    def _checkpoint(self, op: str, root: str) -> None:
+    def _checkpoint(self, op: str, root: str, keep: int | None) -> tuple[int, str | None]:
+        """Bytes that were sent, and why older checkpoints were not ended, where they should have been."""
         with self._cut_lock:
             with self._lock:
                 self._settle()
             if op in self._record.done:
-                return
-            _cut.check_root(root, self._record.service)
+                return self._record.done[op], None
+            place = at(root)
+            place.check(self._record.service)
             attempts = 0
             while True:
-                cut = Cut.new(root)
-                cut.clear_others()
+                cut = Cut(Where(root, None), f"cut-{secrets.token_hex(8)}", self._record.service, self._config.shards, 0, [])
+                place.begin(cut.id)
                 try:
-                    told = self._taken(cut)
-                    self._carry(cut)
+                    cut = cut._replace(version=self._taken(cut.id))
+                    carried = self._carry(cut.id, root)
                     break
                 except ShardUnavailableError:
                     # An actor restarted in the middle: what the others hold is no cut. Take another.
                     attempts += 1
                     if attempts == ATTEMPTS_MAX:
                         raise
-            self._publish(cut, told)
+            cut = cut._replace(numbers=[number for number, _ in carried])
+            cut = cut._replace(where=self._publish(place, cut))
+            sent = sum(bytes for _, bytes in carried)
             with self._lock:
-                self._keep(self._record._replace(checkpoint=root).answered(op, None))
-            cut.clear_others()
+                self._keep(self._record._replace(checkpoint=cut.where).answered(op, sent))
+            for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
+                shutil.rmtree(path)
+            return sent, self._end_others(place, cut, keep)
 
-    def _taken(self, cut: Cut) -> dict[str, Any]:
-        """Takes the cut, and tells what it is of. No advance happens meanwhile."""
+    def _taken(self, id: str) -> int:
+        """Takes the cut, and tells the version that it is of. No advance happens meanwhile."""
         with self._lock:
             self._settle(again=True)
             try:
                 self._hold()
-                self._take(cut)
+                self._take(id)
             finally:
                 self._all("release")
-            return {"service": self._record.service, "shards": self._config.shards, "version": self._view().version}
+            return self._view().version
 
     def _hold(self) -> None:
         """No write begins from here on, and none is done on some of its shards alone."""
@@ -116,21 +124,27 @@ class Cutting:
             # Who died with a write half sent will not send the rest at the next checkpoint either.
             self._given_up = set[Key]().union(*missing)
 
-    def _take(self, cut: Cut) -> None:
+    def _take(self, id: str) -> None:
         """Each store makes a checkpoint beside itself, of links."""
-        self._all("cut", cut.id)
-        self._opened().checkpoint(self._staged(cut))
+        self._all("cut", id)
+        self._opened().checkpoint(self._staged(id))
 
-    def _carry(self, cut: Cut) -> None:
-        """Each checkpoint is brought to its place; writes run again."""
-        self._each("carry", [(cut.id, cut.shard(shard)) for shard in range(self._config.shards)])
-        _remote.put(self._staged(cut), cut.coordinator)
-        for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
-            shutil.rmtree(path)
+    def _carry(self, id: str, root: str) -> list[tuple[int, int]]:
+        """Each shard's checkpoint is brought to its place; writes run again. Numbers there, and bytes that were sent."""
+        return self._all("carry", id, root)
 
-    def _publish(self, cut: Cut, told: dict[str, Any]) -> None:
+    def _publish(self, place: Place, cut: Cut) -> Where:
         """From here on the checkpoint is complete."""
-        cut.publish(told)
+        return place.publish(cut, self._staged(cut.id))
 
-    def _staged(self, cut: Cut) -> Path:
-        return self.path.with_name(f"{self.path.name}.{cut.id}")
+    def _end_others(self, place: Place, cut: Cut, keep: int | None) -> str | None:
+        """Ends older checkpoints. Why it could not: the new one is there all the same."""
+        try:
+            kept = place.end_others(cut, keep)
+            self._each("end_parts", [(cut.where.root, numbers) for numbers in kept])
+        except Error as error:
+            return str(error)
+        return None
+
+    def _staged(self, id: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{id}")

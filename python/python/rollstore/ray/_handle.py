@@ -137,13 +137,10 @@ class Handle(Reads):
         return np.arange(first, end, dtype=np.uint64)
 
     def checkpoint(self, dir: Any) -> int:
-        self.calls.coordinator("checkpoint", secrets.token_hex(8), os.fspath(dir))
-        return 0
+        return self.checkpoint_to(os.path.abspath(dir), None)[0]
 
     def checkpoint_to(self, url: str, keep: int | None) -> tuple[int, str | None]:
-        if keep is not None:
-            raise InvalidError("keep is for the checkpoints of a store under a URL; a service keeps its last one")
-        return self.checkpoint(url), None
+        return self.calls.coordinator("checkpoint", secrets.token_hex(8), url, keep)
 
     def compact(self, bytes: int | None) -> tuple[int, int, bool]:
         done = self.calls.control("compact", bytes)

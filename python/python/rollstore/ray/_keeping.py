@@ -12,10 +12,12 @@ from typing import Any
 from .. import _rollstore as native
 from .._store import RolloutStore
 from ..errors import InvalidError, LockedError
-from . import _cut, _remote
 from ._answers import Config, Done, Join, OpId, Refused, View
+from ._cut import Where
+from ._directory import sync
 from ._errors import ShardLostError, ShardUnavailableError
 from ._ledger import Entry, Ledger, Totals
+from ._place import at
 from ._planned import Planned
 from ._versions import Versions
 
@@ -125,9 +127,9 @@ class Keeping:
         part = self.path.with_name(f"{self.path.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.parent.mkdir(parents=True, exist_ok=True)
-        _remote.bring_back(_cut.complete(join.checkpoint)[0].shard(self._shard), part)
+        self._restore(join.checkpoint, part)
         part.replace(self.path)
-        _remote.sync(part.parent)
+        sync(part.parent)
 
     def _catch_up(self, join: Join) -> None:
         """Does the advances that it has not done, and the last rewind: each label is done once."""
@@ -194,12 +196,16 @@ class Keeping:
         with self._lock:
             self.store.checkpoint(self.staged(id))
 
-    def carry(self, id: str, target: str) -> None:
-        """Brings the checkpoint of a cut to its place, and forgets it here."""
-        staged = self.staged(id)
-        _remote.put(staged, target)
+    def carry(self, id: str, root: str) -> tuple[int, int]:
+        """Brings the checkpoint of a cut to its place, and forgets it here. Tells its number there, and the bytes that were sent."""
+        put = at(root).put(id, self._shard, self.staged(id))
         for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
             shutil.rmtree(path)
+        return put
+
+    def end_parts(self, root: str, numbers: list[int]) -> None:
+        """Ends its checkpoints at a place, but those of these numbers."""
+        at(root).end_parts(self._shard, numbers)
 
     def release(self) -> None:
         """Lets writes begin again."""
@@ -209,11 +215,15 @@ class Keeping:
         """Where the checkpoint of a cut lies until it is carried to its place."""
         return self.path.with_name(f"{self.path.name}.{id}")
 
-    def restore(self, target: str) -> None:
-        """Brings the store back from a checkpoint."""
+    def restore(self, where: Where) -> None:
+        """Brings the store back from a cut."""
         with self._lock:
             self.close()
-            _remote.bring_back(target, self.path)
+            self._restore(where, self.path)
+
+    def _restore(self, where: Where, path: Path) -> None:
+        place = at(where.root)
+        place.bring_back(place.complete(where.number), self._shard, path)
 
     def close(self) -> None:
         """Closes the store; a shard that is closed joins again."""

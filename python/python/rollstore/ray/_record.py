@@ -10,6 +10,7 @@ import json
 from typing import Any, NamedTuple
 
 from ._answers import View
+from ._cut import Where
 from ._versions import Versions
 
 DONE_MAX = 1024
@@ -36,8 +37,8 @@ class Record(NamedTuple):
     """The weight update that is under way."""
     is_born: bool = False
     """Whether all shards had a store once."""
-    checkpoint: str | None = None
-    """Where the last checkpoint lies."""
+    checkpoint: Where | None = None
+    """The last checkpoint."""
     cursor: bytes | None = None
     """The user's cursor."""
     done: dict[str, Any] = {}  # noqa: RUF012
@@ -77,5 +78,6 @@ class Record(NamedTuple):
         for name in ("rewind", "rewinding"):
             told[name] = None if told[name] is None else tuple(told[name])
         told["cursor"] = None if told["cursor"] is None else base64.b64decode(told["cursor"])
+        told["checkpoint"] = None if told["checkpoint"] is None else Where(*told["checkpoint"])
         told["issued"] = Versions(told["issued"])
         return Record(**told)

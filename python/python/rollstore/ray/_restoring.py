@@ -8,43 +8,54 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidError
-from . import _cut, _remote
 from ._answers import Config
 from ._cluster import ray
+from ._cut import Where
+from ._directory import sync
+from ._keeping import opened
+from ._place import at
+from ._record import Record
 
 
-def restore_all(config: Config, coordinator: Path, restore_shard: Callable[[int, str], Any]) -> None:
+def restore_all(config: Config, coordinator: Path, restore_shard: Callable[[int, Where], Any]) -> None:
     """Restores every store where the service was opened for that, or where a kill cut a restore.
 
     A marker beside the coordinator's store says that one has begun, and goes when it is done: nothing is served in between.
     """
     begun = coordinator.with_name("restoring.json")
     done = coordinator.with_name("restored.json")
-    if not begun.exists():
-        if config.restore is None or _told(done) == _wish(config):
-            return
+    if config.restore is not None and _told(done) != _wish(config):
+        # Also in place of one that was cut, and cannot come to its end.
         _note(begun, _wish(config))
+    if not begun.exists():
+        return
     wish = _told(begun)
-    cut, told = _cut.complete(wish["checkpoint"])
-    if told["shards"] != config.shards:
+    where = Where(wish["checkpoint"], wish["number"])
+    place = at(where.root)
+    cut = place.complete(where.number)
+    if cut.shards != config.shards:
         begun.unlink()
         raise InvalidError(
-            f"the checkpoint {cut.root} is of {told['shards']} shards, the service has {config.shards}; run 'rollstore reshard' "
+            f"the checkpoint {where.root} is of {cut.shards} shards, the service has {config.shards}; run 'rollstore reshard' "
             "for another number"
         )
-    answers: list[Any] = ray.get([restore_shard(shard, cut.shard(shard)) for shard in range(config.shards)])
+    answers: list[Any] = ray.get([restore_shard(shard, cut.where) for shard in range(config.shards)])
     for given in answers:
         if isinstance(given, Exception):
             raise given
-    _remote.bring_back(cut.coordinator, coordinator)
+    place.bring_back(cut, None, coordinator)
+    with opened(coordinator, config.options) as store:
+        # It was taken before it was the last one.
+        store.set_cursor(Record.from_bytes(store.cursor)._replace(checkpoint=cut.where).to_bytes())
     _note(done, wish)
     begun.unlink()
-    _remote.sync(begun.parent)
+    sync(begun.parent)
 
 
 def _wish(config: Config) -> dict[str, Any]:
     """What is asked for: a checkpoint, and by which opening, so that a restart of the actor does not restore it once more."""
-    return {"checkpoint": config.restore, "opening": config.opening}
+    root, number = config.restore or (None, None)
+    return {"checkpoint": root, "number": number, "opening": config.opening}
 
 
 def _told(path: Path) -> dict[str, Any]:
@@ -55,6 +66,6 @@ def _note(path: Path, wish: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(wish))
-    _remote.sync(part)
+    sync(part)
     part.rename(path)
-    _remote.sync(path.parent)
+    sync(path.parent)

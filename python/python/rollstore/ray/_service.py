@@ -9,17 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .._opened import number_of
+from .._saving import only_under_a_url, url_of
 from .._store import RolloutStore
 from ..errors import InvalidError, LockedError, NotFoundError
-from . import _cut
 from ._answers import NAMESPACE, Config, shard_name
 from ._calls import Calls
 from ._cluster import exceptions, ray
 from ._coordinator import GROUPS as COORDINATOR_GROUPS
 from ._coordinator import Coordinator
+from ._cut import Where
 from ._errors import ShardUnavailableError
 from ._gauges import waits_counter
 from ._handle import Handle
+from ._place import at
 from ._pressure import Pressure
 from ._shard import GROUPS as SHARD_GROUPS
 from ._shard import Shard
@@ -111,7 +114,7 @@ class RolloutService(RolloutStore):
         limits: tuple[int, int, float],
         lease: float,
         options: dict[str, Any],
-        restore: str | None,
+        restore: Where | None,
         resume_step: int | None,
     ) -> RolloutService:
         if options.pop("read_only", False):
@@ -185,27 +188,32 @@ class RolloutService(RolloutStore):
         checkpoint: str | os.PathLike[str],
         path: str | os.PathLike[str],
         *,
+        number: int | None = None,
         name: str = "rollstore",
         shards: int | None = None,
         nodes: Sequence[Mapping[str, Any]] | None = None,
         timeout: float = 600.0,
     ) -> None:
         """Brings a checkpoint of a service back into the directories of its nodes, as :meth:`RolloutStore.restore` does for one
-        store: what was fresh at the checkpoint is fresh again. The service must not run.
+        store: what was fresh at the checkpoint is fresh again. The service must not run. Of a URL it is the newest checkpoint, or
+        the one of a number: ``rollstore checkpoints URL/coordinator`` lists them.
 
         All shards come back; where that is cut, the next opening brings the rest. Arguments are those of :meth:`open`.
 
         Raises:
-            StoreNotFoundError: no complete checkpoint there.
+            NotFoundError: no complete checkpoint there.
             DamagedError: one of which something is damaged.
             InvalidError: another number of shards than it has.
         """
-        root = os.fspath(checkpoint)
-        cut, told = _cut.complete(root)
-        _cut.verify(cut, told["shards"])
+        url = url_of(checkpoint)
+        if url is None:
+            only_under_a_url("number", number)
+        place = at(url or os.path.abspath(checkpoint))
+        cut = place.complete(number_of(number, "number"))
+        place.check_whole(cut)
         limits = CALLS_IN_FLIGHT, BYTES_IN_FLIGHT, timeout
-        count = shards or told["shards"]
-        RolloutService._start(path, name, count, nodes, False, limits, UPDATE_LEASE, {}, root, None).close()
+        count = shards or cut.shards
+        RolloutService._start(path, name, count, nodes, False, limits, UPDATE_LEASE, {}, cut.where, None).close()
 
     def _new_batch(self) -> Any:
         return self._handle.begin_batch()

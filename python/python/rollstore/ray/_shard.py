@@ -11,6 +11,7 @@ from .._arrays import U64
 from ..errors import Error, InternalError, NotFoundError
 from ._answers import Config, Done, Join, OpId, View
 from ._cluster import group
+from ._cut import Where
 from ._gauges import Gauges
 from ._keeping import Keeping
 from ._packing import Packed, pack
@@ -161,16 +162,20 @@ class Shard:
         return answer(lambda: self._keeping.cut(id))
 
     @group("control")
-    def carry(self, id: str, target: str) -> Any:
-        return answer(lambda: self._keeping.carry(id, target))
+    def carry(self, id: str, root: str) -> Any:
+        return answer(lambda: self._keeping.carry(id, root))
+
+    @group("control")
+    def end_parts(self, root: str, numbers: list[int]) -> Any:
+        return answer(lambda: self._keeping.end_parts(root, numbers))
 
     @group("control")
     def release(self) -> Any:
         return answer(self._keeping.release)
 
     @group("control")
-    def restore(self, target: str) -> Any:
-        return answer(lambda: self._keeping.restore(target))
+    def restore(self, where: Where) -> Any:
+        return answer(lambda: self._keeping.restore(where))
 
     @group("control")
     def close(self) -> Any:
