@@ -4,7 +4,7 @@
 
 Prints, for each size of a call, MB a second of both, their ratio, and what bare Ray actors give that hand the same bytes over and do
 nothing else. A call is one insert of so many bytes of token ids and sampler log-probs, one ``get_many`` or one ``gather`` of the same
-rows. The store is called from one thread, as a trainer does, and from as many as the service has clients; the service's clients are
+rows, or what a rank does in a step (``train``): it inserts so many bytes, plans, applies, retires, and one rank advances the version. The store is called from one thread, as a trainer does, and from as many as the service has clients; the service's clients are
 processes of their own, as ranks are. All are measured in turns, round by round.
 """
 
@@ -26,6 +26,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 import numpy as np
 import ray
 import rollstore
+from ray.cluster_utils import Cluster
 from rollstore.ray import RolloutService
 
 TOKENS = 2048
@@ -40,13 +41,30 @@ class Client:
         self.store, self.next = store, number << 40
 
     def insert(self, rows: int) -> float:
+        begin = time.perf_counter()
+        self._insert(rows)
+        return time.perf_counter() - begin
+
+    def _insert(self, rows: int) -> Any:
         ids = np.arange(self.next, self.next + rows, dtype=np.uint64)
         self.next += rows
         offsets = np.arange(rows + 1) * TOKENS
         tokens = np.arange(rows * TOKENS, dtype=np.uint32)
         logps = np.full(rows * TOKENS, -0.5, np.float32)
-        begin = time.perf_counter()
         self.store.insert(ids, 1, completion_ids=(tokens, offsets), sampler_logps=(logps, offsets))
+        return ids
+
+    def train(self, rows: int) -> float:
+        """What a rank does with rollouts: it inserts, plans, applies and retires them; the first one advances the version."""
+        begin = time.perf_counter()
+        ids = self._insert(rows)
+        plan = self.store.plan_for(ids, 1)
+        values = np.full(rows * TOKENS, -0.25, np.float32), np.arange(rows + 1) * TOKENS
+        applied = self.store.apply(plan, values)
+        assert applied.computed + applied.dropped == len(plan) == rows
+        self.store.retire(ids)
+        if ids[0] >> 40 == 0:
+            self.store.advance_ref_version(1)
         return time.perf_counter() - begin
 
     def get(self, rows: int) -> float:
@@ -88,7 +106,7 @@ class BareClient:
 
     def move(self, call: str, size: int) -> None:
         part = size // len(self.actors)
-        if call == "insert":
+        if call in ("insert", "train"):
             if len(self.bytes) != part:
                 self.bytes = np.ones(part, np.uint8)
             ray.get([actor.take.remote(self.bytes) for actor in self.actors])
@@ -101,23 +119,30 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", default=None)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster, all on this machine")
     parser.add_argument("--mb", type=float, nargs="+", default=[2.0, 8.0, 32.0])
     parser.add_argument("--rounds", type=int, default=12)
     given = parser.parse_args()
     package = str(Path(rollstore.__file__).parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    ray.init(address="local", num_cpus=given.clients, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    cluster = Cluster()
+    for node in range(given.nodes):
+        cluster.add_node(num_cpus=2, resources={f"node-{node}": 1}, object_store_memory=1 << 30, include_dashboard=False)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    places = [{"num_cpus": 0, "resources": {f"node-{node}": 0.001}} for node in range(given.nodes)]
+
+    def spread(kind: Any, count: int, *args: Any, numbered: bool = False) -> list[Any]:
+        made = [ray.remote(**places[each % given.nodes])(kind) for each in range(count)]
+        return [one.remote(*args, *([each] if numbered else [])) for each, one in enumerate(made)]
+
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         store = rollstore.RolloutStore.open(Path(folder) / "store", window=8)
-        service = RolloutService.open(Path(folder) / "service", window=8, shards=given.shards)
-        kind: Any = ray.remote(num_cpus=0)(Client)
-        ranks = [kind.remote(service, number) for number in range(given.clients)]
+        service = RolloutService.open(Path(folder) / "service", window=8, shards=given.shards, nodes=places)
+        ranks = spread(Client, given.clients, service, numbered=True)
         threads = [Client(store, number) for number in range(given.clients)]
         pool = ThreadPoolExecutor(given.clients)
-        bare_kind: Any = ray.remote(num_cpus=0)(Bare)
-        bare_client: Any = ray.remote(num_cpus=0)(BareClient)
-        actors = [bare_kind.remote() for _ in range(given.shards)]
-        bare_ranks = [bare_client.remote(actors) for _ in range(given.clients)]
+        actors = spread(Bare, given.shards)
+        bare_ranks = spread(BareClient, given.clients, actors)
 
         def embedded(call: str, rows: int, clients: int) -> None:
             list(pool.map(lambda client: getattr(client, call)(rows), threads[:clients]))
@@ -132,13 +157,14 @@ def main() -> None:
         for size in given.mb:
             rows = max(1, round(size * 1e6 / ROW_BYTES))
             for clients in sorted({1, given.clients}):
-                for call in ("insert", "get", "gather"):
+                for call in ("insert", "get", "gather", "train"):
                     seconds = compared([lambda of=of: of(call, rows, clients) for of in (embedded, served, bare)], given.rounds)
                     one, other, floor = (rows * ROW_BYTES * clients / 1e6 / each for each in seconds)
                     print(f"{call:8} {size:5g} {clients:7} {one:11.0f} {other:13.0f} {other / one:6.2f} {floor:14.0f}", flush=True)
         service.close()
         store.close()
     ray.shutdown()
+    cluster.shutdown()
 
 
 def compared(calls: list[Callable[[], None]], rounds: int) -> list[float]:

@@ -31,8 +31,16 @@ LOCKED_MAX = 30.0
 """Seconds that an actor waits for the process before it to let the store go."""
 
 
+SYNC_AT_LAST = 1.0
+"""Seconds after which the store syncs by itself what nobody waits for: a write whose actor was killed before it waited."""
+
+
 class Keeping:
-    """An open store that knows its place in the service. One write at a time: the ledger is part of each."""
+    """An open store that knows its place in the service. One write at a time: the ledger is part of each.
+
+    Always true: a write is acknowledged once it is as durable as was asked for. It waits for that behind the lock, so that the writes of
+    several clients share a sync.
+    """
 
     def __init__(self, config: Config, shard: int, planned: Planned) -> None:
         self._config, self._shard, self._planned = config, shard, planned
@@ -55,6 +63,10 @@ class Keeping:
         if self._ledger is None:
             raise ShardUnavailableError(f"shard {self._shard} has just started and is not open; call again")
         return self._ledger
+
+    @property
+    def _is_synced(self) -> bool:
+        return self._config.options.get("durability", "synced") == "synced"
 
     @property
     def restored(self) -> int:
@@ -82,6 +94,8 @@ class Keeping:
                 self._is_moving = True
                 if self.ledger.view != join.view:
                     self._catch_up(join)
+                if self._is_synced:
+                    self.store.sync()
             except BaseException:
                 self.close()
                 raise
@@ -107,7 +121,10 @@ class Keeping:
         is_new = not self.path.exists() or not any(self.path.iterdir())
         if is_new and join.is_born:
             self._bring_back(join)
-        self._store = opened(self.path, self._config.options)
+        options = self._config.options
+        if self._is_synced:
+            options = {**options, "durability": "buffered", "max_delay": SYNC_AT_LAST}
+        self._store = opened(self.path, options)
         cursor = self.store.cursor
         if cursor is None:
             if join.is_born or len(self.store):
@@ -159,6 +176,12 @@ class Keeping:
 
     def write(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
         """Does a write, or tells what it did when it was sent before."""
+        done = self._written(view, op, operations)
+        if isinstance(done, Done) and self._is_synced:
+            self.store.wait_durable(done.lsn)
+        return done
+
+    def _written(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
         with self._lock:
             if self._ledger is None:
                 return Refused("unjoined")

@@ -52,13 +52,13 @@ class SentBatch:
                 part.commit(done)
                 part = _Part(self._calls)
                 self._calls.operate(name, *args)
+                self._calls.look()
             else:
                 part.add(name, args)
         part.commit(done)
         if cursor is not None:
             self._calls.operate("set_cursor", cursor)
-        version = self._calls.look().version
-        return done.lsn, done.retired, done.applied, version
+        return done.lsn, done.retired, done.applied, self._calls.view.version
 
 
 ADVANCES = ("advance_ref_version", "advance_kl_ref_version")

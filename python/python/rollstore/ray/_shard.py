@@ -29,9 +29,9 @@ PLAIN = frozenset(
 PER_TOKEN = ("completion_ids", "sampler_logps", "old_logps")
 """Columns that tell how long log-probs are."""
 
-GROUPS = {"read": 4, "write": 2, "control": 2}
-"""Threads of the actor. Four read at a time, since reads copy and do little else; of two that write one commits while the other's
-arguments are taken out of the object store; control (joins, checkpoints) waits for neither."""
+GROUPS = {"read": 4, "write": 8, "control": 2}
+"""Threads of the actor. Four read at a time, since reads copy and do little else; of those that write one commits, others wait for the
+sync that they share or take arguments out of the object store; control (joins, checkpoints) waits for neither."""
 
 
 class Shard:
