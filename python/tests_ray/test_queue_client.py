@@ -83,6 +83,20 @@ def test_fields_may_have_any_names(client: Any) -> None:
     assert client.get(keys) == [0, 1, "new", 3, 4, 5, 6, 7, 8]
 
 
+def test_keys_may_be_other_than_those_of_transferqueue(client: Any, tmp_path: Path) -> None:
+    client.put(["t", "17", "17@a", "i"], [torch.ones(2), "hi", 1, 2])
+    client.put(["17", "i"], ["ho", 3])
+    client.close()
+    client.__init__({"path": str(tmp_path / "queue")})
+    assert client.get(["17", "17@a", "i"]) == ["ho", 1, 3] and client.get(["t"])[0].tolist() == [1, 1]
+    client.clear(["t", "17", "never"])
+    assert client.get(["17@a", "i"]) == [1, 3]
+    with pytest.raises(transfer_queue.StorageKeyNotFoundError, match="'17 was not put"):
+        client.get(["17"])
+    with pytest.raises(TypeError, match="^s holds a builtins.set"):
+        client.put(["s"], [set()])
+
+
 def test_a_put_is_divided_between_samples_and_a_get_between_keys(tmp_path: Path) -> None:
     client = client_of(tmp_path / "queue", call_bytes=1000)
     values = [torch.full((100,), float(row)) for row in range(7)]
@@ -124,7 +138,7 @@ def test_puts_go_on_when_a_full_disk_has_room_again(client: Any) -> None:
     [
         (lambda client: client.put("0@a", [1]), "keys is a str"),
         (lambda client: client.put(["0@a"], [1, 2]), "1 keys and 2 values"),
-        (lambda client: client.put(["0"], [1]), "'0' is no key"),
+        (lambda client: client.put(["0@"], [1]), "'0@' is no key"),
         (lambda client: client.get(["0@"]), "'0@' is no key"),
         (lambda client: client.clear(("0@a",)), "keys is a tuple"),
     ],

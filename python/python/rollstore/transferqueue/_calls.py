@@ -30,7 +30,8 @@ from ._values import (
 )
 
 Sample: TypeAlias = "int | str"
-"""What comes before the ``@`` of a key: TransferQueue's global index."""
+"""What comes before the ``@`` of a key: TransferQueue's global index. A key without one is a sample with one field, which has no name.
+"""
 
 TREE_BYTES_MAX = 4096
 """Longest tree that lies in a rollout's metadata, in bytes of JSON, where ``rollstore get`` shows it and every read parses it. A
@@ -81,9 +82,14 @@ class Found(NamedTuple):
 def split_key(key: str) -> tuple[Sample, str]:
     """Sample and field of a key."""
     name, at, field = key.partition("@")
-    if not at or not field:
+    if at and not field:
         raise ValueError(f"{key!r} is no key of TransferQueue: those are '<global index>@<field>'")
     return int(name) if name.isdecimal() and str(int(name)) == name else name, field
+
+
+def joined_key(sample: Sample, field: str) -> str:
+    """The key of a field of a sample."""
+    return f"{sample}@{field}" if field else str(sample)
 
 
 def rows_of_field(samples: list[Sample], field: str, values: list[Any]) -> tuple[list[str], Rows | None]:
@@ -100,7 +106,7 @@ def rows_of_field(samples: list[Sample], field: str, values: list[Any]) -> tuple
         try:
             tree = _text(encode(value, blobs))
         except CannotHoldError as error:
-            raise TypeError(f"{samples[row]}@{field} {error}") from None
+            raise TypeError(f"{joined_key(samples[row], field)} {error}") from None
         if len(tree) > TREE_BYTES_MAX:
             blobs.insert(0, np.frombuffer(tree.encode(), np.uint8))
             tree = _text({KIND: "long", "size": len(blobs[0])})

@@ -34,7 +34,7 @@ class RollstoreClient(StorageKVClient):
         Samples with the same fields are one commit, up to ``call_bytes``.
 
         Raises:
-            ValueError: lists of different lengths, or a key that is not ``<global index>@<field>``.
+            ValueError: lists of different lengths, or a key that ends with its first ``@``.
             TypeError: a value that cannot be held; the message names its key. Nothing of its commit is stored.
             rollstore.Error: the store cannot write.
         """

@@ -27,7 +27,7 @@ from .._arrays import Rows
 from .._batch import Batch
 from .._store import RolloutStore
 from ..errors import Error, LockedError, PoisonedError
-from ._calls import Found, Put, Sample, metadata_of
+from ._calls import Found, Put, Sample, joined_key, metadata_of
 from ._modules import module
 from ._settings import Settings
 from ._values import Bytes
@@ -253,7 +253,7 @@ class Samples:
         for part in self._parts.get(sample, ()):
             if name in part.fields:
                 return part.id
-        raise StorageKeyNotFoundError(f"{sample}@{name} was not put, or is cleared")
+        raise StorageKeyNotFoundError(f"{joined_key(sample, name)} was not put, or is cleared")
 
     def _end(self, change: _Change, sample: Sample, fields: Sequence[str], place: _Place | None) -> None:
         """Ends fields of a sample, and the whole of it where it is not the one of this place."""
@@ -296,7 +296,7 @@ def part_key(sample: Sample, fields: Sequence[str]) -> str:
     names = "+".join(name.replace("%", "%25").replace("+", "%2B") for name in fields)
     if len(names.encode()) > _FIELDS_BYTES_MAX:
         names = f"{len(fields)} fields {blake2b(names.encode(), digest_size=16).hexdigest()}"
-    return f"{sample}@{names}"
+    return joined_key(sample, names)
 
 
 def _insert(batch: Batch, samples: Sequence[Sample], keys: list[str], metadata: list[bytes], columns: dict[str, Rows]) -> None:
