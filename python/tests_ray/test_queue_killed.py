@@ -25,6 +25,11 @@ def test_what_was_acknowledged_survives_the_kill_of_every_process(tmp_path: Path
         assert driver.stdout is not None
         acknowledged = [driver.stdout.readline() for _ in range(PUTS)]
         everyone = [psutil.Process(driver.pid), *psutil.Process(driver.pid).children(recursive=True)]
+        names = [process.name() for process in everyone]
+        for name in ("gcs_server", "raylet", "ray::TransferQueueController", "ray::Samples"):
+            assert any(one.startswith(name) for one in names), f"{name} is not among {names}"
+        for process in everyone:
+            process.suspend()  # So that none sees another one's end.
         for process in everyone:
             process.kill()
         acknowledged += driver.stdout.readlines()
