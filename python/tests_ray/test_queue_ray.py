@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import rollstore.transferqueue  # noqa: F401: registers the backend
+import rollstore.transferqueue  # registers the backend
 import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
@@ -113,6 +114,16 @@ def test_a_killed_owner_comes_back_with_its_data_and_calls_go_on(local_ray: Any,
     assert local_ray.get(actor.__ray_call__.remote(lambda _: os.getpid())) != pid
 
 
+def test_what_comes_out_of_rays_memory_may_be_written_to(path: Path) -> None:
+    client = tq.get_client().storage_manager.storage_client
+    keys = ["large@tensor", "large@array"]
+    client.put(keys, [torch.zeros(1 << 17), np.zeros(1 << 17)])
+    for value in client.get(keys):
+        value += 1
+    assert [value.any() for value in client.get(keys)] == [False, False]
+    client.clear(keys)
+
+
 def test_what_the_store_raises_comes_as_it_was_raised(path: Path) -> None:
     client = tq.get_client().storage_manager.storage_client
     with pytest.raises(tq.StorageKeyNotFoundError, match="999999@tokens"):
@@ -131,6 +142,19 @@ def test_a_checkpoint_of_transferqueue_brings_exactly_its_samples_back(path: Pat
     tq.load_checkpoint(tmp_path / "saved")
     assert tq.kv_list("checkpoint") == {"checkpoint": {"a": {"saved": True}}}
     assert tokens_of(tq.kv_batch_get(keys=["a"], partition_id="checkpoint")) == [[0, 1]]
+
+
+def test_a_checkpoint_that_is_damaged_changes_nothing(path: Path, tmp_path: Path) -> None:
+    tq.kv_batch_put(keys=["a"], partition_id="damaged", fields=rows(1))
+    tq.save_checkpoint(tmp_path / "saved")
+    (manifest,) = (tmp_path / "saved" / "rollstore").glob("MANIFEST-*")
+    half = manifest.read_bytes()[: manifest.stat().st_size // 2]
+    manifest.unlink()  # It may be the store's own file.
+    manifest.write_bytes(half)
+    with pytest.raises(rollstore.DamagedError):
+        tq.load_checkpoint(tmp_path / "saved")
+    tq.kv_batch_put(keys=["b"], partition_id="damaged", fields=rows(1, at=1))
+    assert tokens_of(tq.kv_batch_get(keys=["a", "b"], partition_id="damaged")) == [[0, 1], [1, 2]]
 
 
 def test_a_new_controller_serves_what_the_old_one_did(path: Path) -> None:
