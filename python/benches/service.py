@@ -1,6 +1,6 @@
 """What a service gives in throughput, against one embedded store in the same run: inserts that are synced, gets and gathers.
 
-    python python/benches/service.py [FOLDER] [--shards 4] [--clients 4] [--mb 2 8 32] [--rounds 12]
+    python python/benches/service.py [FOLDER] [--shards 4] [--clients 4] [--mb 2 8 32] [--rounds 12] [--durability synced]
 
 Prints, for each size of a call, MB a second of both, their ratio, and what bare Ray actors give that hand the same bytes over and do
 nothing else. A call is one insert of so many bytes of token ids and sampler log-probs, one ``get_many`` or one ``gather`` of the same
@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster, all on this machine")
     parser.add_argument("--mb", type=float, nargs="+", default=[2.0, 8.0, 32.0])
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--durability", choices=("synced", "buffered"), default="synced", help="of both")
     given = parser.parse_args()
     package = str(Path(rollstore.__file__).parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
@@ -136,8 +137,8 @@ def main() -> None:
         return [one.remote(*args, *([each] if numbered else [])) for each, one in enumerate(made)]
 
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        store = rollstore.RolloutStore.open(Path(folder) / "store", window=8)
-        service = RolloutService.open(Path(folder) / "service", window=8, shards=given.shards, nodes=places)
+        store = rollstore.RolloutStore.open(Path(folder) / "store", window=8, durability=given.durability)
+        service = RolloutService.open(Path(folder) / "service", window=8, durability=given.durability, shards=given.shards, nodes=places)
         ranks = spread(Client, given.clients, service, numbered=True)
         threads = [Client(store, number) for number in range(given.clients)]
         pool = ThreadPoolExecutor(given.clients)
