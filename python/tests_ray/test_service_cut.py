@@ -6,6 +6,7 @@ is sent again. Then checkpoints are taken while clients write.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 from collections.abc import Callable
@@ -154,6 +155,22 @@ def test_it_brings_back_rollouts_version_and_cursor(tmp_path: Path, services: Op
     assert again.staleness(ids, 5).fresh.all(), "what was fresh then is fresh now"
     assert again.advance_ref_version(6) > version + 1, "no version of the abandoned future comes again"
     assert again.staleness(ids, 6).stale.all() and (again.staleness(ids, 6).lag == 1).all()
+
+
+def test_a_restore_that_was_cut_is_done_to_its_end_whoever_opens_wrongly_in_between(tmp_path: Path, services: Open) -> None:  # noqa: F811
+    service = services(tmp_path / "service", shards=SHARDS)
+    service.insert(range(BATCH), 1, completion_ids=[[1]] * BATCH)
+    service.checkpoint(tmp_path / "ckpt")
+    service.insert(range(100, 100 + BATCH), 1, completion_ids=[[1]] * BATCH)
+    service.close()
+    # As a kill leaves it.
+    begun = tmp_path / "service" / "restoring.json"
+    begun.write_text(json.dumps({"checkpoint": str(tmp_path / "ckpt"), "number": None, "opening": "killed"}))
+    with pytest.raises(InvalidError, match="rollstore reshard"):
+        services(tmp_path / "service", shards=2)
+    assert begun.exists()
+    again = services(tmp_path / "service", shards=SHARDS)
+    assert again.ids().tolist() == list(range(BATCH)) and not begun.exists()
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, services: Open) -> None:  # noqa: F811

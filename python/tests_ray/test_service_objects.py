@@ -145,19 +145,27 @@ def test_what_is_no_cut_of_it_is_refused(tmp_path: Path, bucket: Bucket, third: 
     with RolloutStore.open(tmp_path / "alone", window=8) as alone:
         alone.insert([1], 1, completion_ids=[np.ones(1, np.uint32)])
         alone.checkpoint("s3://bucket/alone/coordinator")
-    with pytest.raises(DamagedError, match="is none of a service"):
+    with pytest.raises(InvalidError, match="is none of a service"):
         RolloutService.restore("s3://bucket/alone", tmp_path / "other", name="other")
     # A restore that cannot come to its end is no trap: another one takes its place.
     name = service.name
     service.checkpoint(URL)
+    service.insert([1000], 1, completion_ids=[[1]])
     service.close()
     newest = sorted((bucket.folder / "run" / "shard-1" / "checkpoints").iterdir())[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole[:-1])
     with pytest.raises(DamagedError, match=r"shard-1/checkpoints/0000000002 is damaged"):
-        RolloutService.restore(URL, tmp_path / "again", name=name, nodes=bucket.nodes)
+        RolloutService.restore(URL, tmp_path / "local", name=name, nodes=bucket.nodes)
+    with services(tmp_path / "local", nodes=bucket.nodes, shards=SHARDS, name=name) as unchanged:
+        assert len(unchanged) == ROLLOUTS + 1, "what was refused does not happen later"
+        told = sorted((bucket.folder / "run" / "coordinator" / "checkpoints").iterdir())[-1]
+        whole_told = told.read_bytes()
+        told.write_bytes(b"")
+        assert unchanged.checkpoint(URL) == 0, "a damaged checkpoint does not keep the next one away"
+        told.write_bytes(whole_told)
+        newest.write_bytes(whole)
     segments = sorted((bucket.folder / "run" / "shard-1" / "segments").rglob("*-*"))
-    newest.write_bytes(whole)
     bytes_of = segments[0].read_bytes()
     segments[0].write_bytes(bytes_of[:-1] + bytes([bytes_of[-1] ^ 1]))
     with pytest.raises(DamagedError, match="shard-1/segments"):

@@ -41,7 +41,8 @@ pub fn retain(url: &str, keep: u64, options: &Options) -> Result<Retained> {
     retain_those(url, &Kept::Newest(keep), options)
 }
 
-/// [`retain()`], of the checkpoints of these numbers; where there is none of them, of the newest.
+/// [`retain()`], of the checkpoints of these numbers, and of those above the highest of them: who has just put one may not have told
+/// its number yet.
 ///
 /// # Errors
 /// As for [`retain()`].
@@ -70,7 +71,12 @@ impl Kept<'_> {
                 let ended = numbers.split_off(count);
                 (numbers, ended)
             }
-            Self::Only(some) => numbers.into_iter().partition(|number| some.contains(number)),
+            Self::Only(some) => {
+                let highest = some.iter().max();
+                numbers
+                    .into_iter()
+                    .partition(|number| some.contains(number) || highest.is_none_or(|highest| number > highest))
+            }
         };
         // One is kept whatever was asked for.
         if kept.is_empty() && !ended.is_empty() {

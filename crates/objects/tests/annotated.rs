@@ -74,7 +74,7 @@ fn a_checkpoint_that_is_found_has_its_segments() {
 }
 
 #[test]
-fn those_that_are_named_stay_and_one_at_least() {
+fn those_that_are_named_and_newer_ones_stay_and_one_at_least() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch);
     let store = scratch.open();
@@ -83,11 +83,15 @@ fn those_that_are_named_stay_and_one_at_least() {
         assert_eq!(checkpoint(&store, URL, None, &server.options()).unwrap().number, number);
     }
     let numbers = || list(URL, &server.options()).unwrap().iter().map(|seen| seen.number).collect::<Vec<_>>();
-    let retained = retain_only(URL, &[2, 4, 9], &server.options()).unwrap();
-    assert_eq!((numbers(), retained.checkpoints, retained.deleted_checkpoints), (vec![2, 4], 2, 3));
-    assert_eq!(retained.deleted_segments, 1, "that of checkpoint 5 alone");
-    assert!(verify(URL, &server.options()).unwrap().is_sound());
     retain_only(URL, &[], &server.options()).unwrap();
-    assert_eq!(numbers(), [4], "the newest stays, whatever is asked for");
+    assert_eq!(numbers(), [1, 2, 3, 4, 5], "where none is named, none is known to be old");
+    let retained = retain_only(URL, &[2, 4], &server.options()).unwrap();
+    assert_eq!((numbers(), retained.deleted_checkpoints), (vec![2, 4, 5], 2), "the newest may not be told of yet");
+    let retained = retain_only(URL, &[2, 9], &server.options()).unwrap();
+    assert_eq!((numbers(), retained.checkpoints, retained.deleted_checkpoints), (vec![2], 1, 2));
+    assert_eq!(retained.deleted_segments, 3, "those of checkpoints 3, 4 and 5");
+    assert!(verify(URL, &server.options()).unwrap().is_sound());
+    retain_only(URL, &[9], &server.options()).unwrap();
+    assert_eq!(numbers(), [2], "one stays, whatever is asked for");
     restore(URL, scratch.path("again"), None, &server.options()).unwrap();
 }

@@ -18,6 +18,7 @@ from ..errors import Error
 from ._answers import Config, View
 from ._cut import Cut, Where
 from ._errors import ShardUnavailableError
+from ._keeping import clear_staged
 from ._ledger import Entry
 from ._place import Place, at
 from ._record import Record
@@ -83,50 +84,57 @@ class Cutting:
                 return self._record.done[op], None
             place = at(root)
             place.check(self._record.service)
-            attempts = 0
-            while True:
-                cut = Cut(Where(root, None), f"cut-{secrets.token_hex(8)}", self._record.service, self._config.shards, 0, [])
-                place.begin(cut.id)
-                try:
-                    cut = cut._replace(version=self._taken(cut.id))
-                    carried = self._carry(cut.id, root)
-                    break
-                except ShardUnavailableError:
-                    # An actor restarted in the middle: what the others hold is no cut. Take another.
-                    attempts += 1
-                    if attempts == ATTEMPTS_MAX:
-                        raise
-            cut = cut._replace(numbers=[number for number, _ in carried])
+            cut, sent = self._carried(place, root)
+            place.check_there(cut)
             cut = cut._replace(where=self._publish(place, cut))
-            sent = sum(bytes for _, bytes in carried)
             with self._lock:
                 self._keep(self._record._replace(checkpoint=cut.where).answered(op, sent))
-            for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
-                shutil.rmtree(path)
+            shutil.rmtree(self._staged(cut.id))
             return sent, self._end_others(place, cut, keep)
+
+    def _carried(self, place: Place, root: str) -> tuple[Cut, int]:
+        """A cut whose shards' parts are all at their place, and the bytes that were sent."""
+        attempts = 0
+        while True:
+            id = f"cut-{secrets.token_hex(8)}"
+            place.begin(id)
+            try:
+                version = self._taken(id)
+                carried = self._carry(id, root)
+            except ShardUnavailableError:
+                # An actor restarted in the middle, or stood still: what the others hold is no cut. Take another.
+                attempts += 1
+                if attempts == ATTEMPTS_MAX:
+                    raise
+                continue
+            numbers = [number for number, _ in carried]
+            cut = Cut(Where(root, None), id, self._record.service, self._config.shards, version, numbers)
+            return cut, sum(size for _, size in carried)
 
     def _taken(self, id: str) -> int:
         """Takes the cut, and tells the version that it is of. No advance happens meanwhile."""
         with self._lock:
             self._settle(again=True)
             try:
-                self._hold()
+                self._hold(id)
                 self._take(id)
             finally:
-                self._all("release")
+                self._all("release", id)
             return self._view().version
 
-    def _hold(self) -> None:
+    def _hold(self, id: str) -> None:
         """No write begins from here on, and none is done on some of its shards alone."""
-        missing = missing_of(self._all("hold"), self._given_up)
+        remembered = self._all("hold", id)
+        missing = missing_of(remembered, self._given_up)
         if any(missing):
             self._each("admit", [(ops, MISSING_MAX) for ops in missing])
-            # Who died with a write half sent will not send the rest at the next checkpoint either.
-            self._given_up = set[Key]().union(*missing)
+        # Who died with a write half sent will not send the rest at the next checkpoint either.
+        self._given_up = (self._given_up & set[Key]().union(*remembered)).union(*missing)
 
     def _take(self, id: str) -> None:
         """Each store makes a checkpoint beside itself, of links."""
         self._all("cut", id)
+        clear_staged(self.path)
         self._opened().checkpoint(self._staged(id))
 
     def _carry(self, id: str, root: str) -> list[tuple[int, int]]:
@@ -142,7 +150,7 @@ class Cutting:
         try:
             kept = place.end_others(cut, keep)
             self._each("end_parts", [(cut.where.root, numbers) for numbers in kept])
-        except Error as error:
+        except (Error, OSError) as error:
             return str(error)
         return None
 

@@ -86,6 +86,13 @@ class Directory:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(f"the checkpoint's manifest {path} is no manifest: {error}", path=path) from None
 
+    def check_there(self, cut: Cut) -> None:
+        for shard in range(cut.shards):
+            place = self._part(cut.id, shard)
+            if not place.is_dir():
+                message = f"shard {shard} put its part at {place} of its own node; give a path or URL that all nodes see"
+                raise InvalidError(message, path=place)
+
     def check_whole(self, cut: Cut) -> None:
         for part in (None, *range(cut.shards)):
             place = self._part(cut.id, part)

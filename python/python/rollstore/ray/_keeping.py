@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _rollstore as native
 from .._store import RolloutStore
-from ..errors import InvalidError, LockedError
+from ..errors import Error, InvalidError, LockedError
 from ._answers import Config, Done, Join, OpId, Refused, View
 from ._cut import Where
 from ._directory import sync
@@ -46,6 +46,7 @@ class Keeping:
         self._config, self._shard, self._planned = config, shard, planned
         self.path = Path(config.path) / f"shard-{shard}"
         self._lock = threading.RLock()
+        self._held: str | None = None
         self._held_until = 0.0
         self._admitted: set[tuple[str, int]] = set()
         self._is_moving = False
@@ -94,8 +95,7 @@ class Keeping:
                 self._is_moving = True
                 if self.ledger.view != join.view:
                     self._catch_up(join)
-                if self._is_synced:
-                    self.store.sync()
+                self.make_durable()
             except BaseException:
                 self.close()
                 raise
@@ -177,9 +177,27 @@ class Keeping:
     def write(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
         """Does a write, or tells what it did when it was sent before."""
         done = self._written(view, op, operations)
-        if isinstance(done, Done) and self._is_synced:
-            self.store.wait_durable(done.lsn)
+        if isinstance(done, Done):
+            self.make_durable(done.lsn)
         return done
+
+    def make_durable(self, lsn: int | None = None) -> None:
+        """Waits until what was committed, up to a commit, is as durable as was asked for. A store that fails in it is closed: what
+        of its last writes is there, the next opening finds out."""
+        if not self._is_synced:
+            return
+        store = self.store
+        try:
+            store.sync() if lsn is None else store.wait_durable(lsn)
+        except Error:
+            self.close()
+            raise
+
+    def control(self, name: str, args: tuple[Any, ...]) -> Any:
+        """A call of the store that concerns no version."""
+        given = getattr(self.store._store, name)(*args)
+        self.make_durable()
+        return given
 
     def _written(self, view: View, op: OpId, operations: Sequence[tuple[Any, ...]]) -> Done | Refused:
         with self._lock:
@@ -201,10 +219,10 @@ class Keeping:
             self._ledger = ledger.answered(done)
             return done
 
-    def hold(self) -> dict[tuple[str, int], Entry]:
-        """Lets no write begin from now on. Tells the writes that it remembers."""
+    def hold(self, id: str) -> dict[tuple[str, int], Entry]:
+        """Lets no write begin from now on, for a cut. Tells the writes that it remembers."""
         with self._lock:
-            self._held_until, self._admitted = time.monotonic() + HOLD_MAX, set()
+            self._held, self._held_until, self._admitted = id, time.monotonic() + HOLD_MAX, set()
             return self.ledger.entries
 
     def admit(self, ops: set[tuple[str, int]], seconds: float) -> None:
@@ -215,24 +233,28 @@ class Keeping:
             time.sleep(0.002)
 
     def cut(self, id: str) -> None:
-        """Makes a checkpoint beside the store, of links."""
+        """Makes a checkpoint beside the store, of links. What earlier cuts left there goes."""
         with self._lock:
+            if self._held != id or time.monotonic() >= self._held_until:
+                raise ShardUnavailableError(f"shard {self._shard} stood still for so long that it wrote again; take another cut")
+            clear_staged(self.path)
             self.store.checkpoint(self.staged(id))
 
     def carry(self, id: str, root: str) -> tuple[int, int]:
         """Brings the checkpoint of a cut to its place, and forgets it here. Tells its number there, and the bytes that were sent."""
         put = at(root).put(id, self._shard, self.staged(id))
-        for path in self.path.parent.glob(f"{self.path.name}.cut-*"):
-            shutil.rmtree(path)
+        shutil.rmtree(self.staged(id), ignore_errors=True)
         return put
 
     def end_parts(self, root: str, numbers: list[int]) -> None:
         """Ends its checkpoints at a place, but those of these numbers."""
         at(root).end_parts(self._shard, numbers)
 
-    def release(self) -> None:
-        """Lets writes begin again."""
-        self._held_until = 0.0
+    def release(self, id: str) -> None:
+        """Lets writes begin again, where no other cut holds them."""
+        with self._lock:
+            if self._held == id:
+                self._held_until = 0.0
 
     def staged(self, id: str) -> Path:
         """Where the checkpoint of a cut lies until it is carried to its place."""
@@ -256,6 +278,12 @@ class Keeping:
             if self._store is not None:
                 self._store.close()
                 self._store = None
+
+
+def clear_staged(path: Path) -> None:
+    """Removes the checkpoints beside a store that earlier cuts left."""
+    for left in path.parent.glob(f"{path.name}.cut-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def opened(path: Path, options: dict[str, Any]) -> RolloutStore:

@@ -27,10 +27,12 @@ class Objects:
         self._root = root.rstrip("/")
 
     def check(self, service: str) -> None:
+        if self._root.startswith("memory:"):
+            raise InvalidError(f"{self._root} is the memory of one process; give a place that all nodes see")
         try:
             cut = self.complete()
-        except NotFoundError:
-            return
+        except (NotFoundError, DamagedError):
+            return  # a new checkpoint is what helps
         if cut.service != service:
             raise InvalidError(f"{self._root} holds checkpoints of another service; choose another prefix")
 
@@ -61,6 +63,13 @@ class Objects:
     def complete(self, number: int | None = None) -> Cut:
         return self._read(*native.find_checkpoint(self._url(None), number))
 
+    def check_there(self, cut: Cut) -> None:
+        try:
+            self.check_whole(cut)
+        except NotFoundError as error:
+            message = f"a shard's part is not there ({error}); give a URL that is one place for all nodes"
+            raise InvalidError(message) from None
+
     def check_whole(self, cut: Cut) -> None:
         """Bytes are compared when they are brought back."""
         with ThreadPoolExecutor(LOOKS) as threads:
@@ -74,12 +83,11 @@ class Objects:
     def _read(self, number: int, annotation: str) -> Cut:
         try:
             cut = Cut(Where(self._root, number), **json.loads(annotation))
-            is_whole = len(cut.numbers) == cut.shards
+            if len(cut.numbers) == cut.shards:
+                return cut
         except (ValueError, TypeError):
-            is_whole = False
-        if not is_whole:
-            raise DamagedError(f"checkpoint {number} under {self._url(None)} is none of a service; give another place")
-        return cut
+            pass
+        raise InvalidError(f"checkpoint {number} under {self._url(None)} is none of a service; give another place")
 
     def _url(self, part: Part) -> str:
         return f"{self._root}/{part_name(part)}"

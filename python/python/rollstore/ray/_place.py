@@ -43,6 +43,10 @@ class Place(Protocol):
         none."""
         ...
 
+    def check_there(self, cut: Cut) -> None:
+        """Raises where the shards' parts of a cut, which is not published yet, are not there."""
+        ...
+
     def check_whole(self, cut: Cut) -> None:
         """Raises where a part is missing or damaged, as far as can be seen without bringing it here."""
         ...

@@ -58,6 +58,7 @@ class SentBatch:
         part.commit(done)
         if cursor is not None:
             self._calls.operate("set_cursor", cursor)
+            self._calls.look()
         return done.lsn, done.retired, done.applied, self._calls.view.version
 
 

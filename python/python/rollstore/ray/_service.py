@@ -208,9 +208,7 @@ class RolloutService(RolloutStore):
         url = url_of(checkpoint)
         if url is None:
             only_under_a_url("number", number)
-        place = at(url or os.path.abspath(checkpoint))
-        cut = place.complete(number_of(number, "number"))
-        place.check_whole(cut)
+        cut = at(url or os.path.abspath(checkpoint)).complete(number_of(number, "number"))
         limits = CALLS_IN_FLIGHT, BYTES_IN_FLIGHT, timeout
         count = shards or cut.shards
         RolloutService._start(path, name, count, nodes, False, limits, UPDATE_LEASE, {}, cut.where, None).close()

@@ -29,9 +29,10 @@ PLAIN = frozenset(
 PER_TOKEN = ("completion_ids", "sampler_logps", "old_logps")
 """Columns that tell how long log-probs are."""
 
-GROUPS = {"read": 4, "write": 8, "control": 2}
+GROUPS = {"read": 4, "write": 8, "control": 2, "transfer": 2, "upkeep": 2}
 """Threads of the actor. Four read at a time, since reads copy and do little else; of those that write one commits, others wait for the
-sync that they share or take arguments out of the object store; control (joins, checkpoints) waits for neither."""
+sync that they share or take arguments out of the object store; control (joins, cuts) waits for none of them, nor for what takes
+minutes: what carries checkpoints away, and what reads or compacts the whole store."""
 
 
 class Shard:
@@ -119,10 +120,14 @@ class Shard:
     @group("write")
     def write(self, view: View, op: OpId, operations: list[tuple[Any, ...]]) -> Any:
         """A write: one commit."""
-        done = answer(lambda: self._keeping.write(view, op, operations))
-        if isinstance(done, Done):
-            self._gauges.committed(self._keeping.store)
-        return done
+
+        def call() -> Any:
+            done = self._keeping.write(view, op, operations)
+            if isinstance(done, Done):
+                self._gauges.committed(self._keeping.store)
+            return done
+
+        return answer(call)
 
     @group("write")
     def allocate(self) -> Any:
@@ -139,19 +144,18 @@ class Shard:
         """Hands the results of its micro-batch over."""
         return answer(lambda: self._sweeping.go_on(token, results))
 
-    @group("control")
+    @group("upkeep")
     def control(self, name: str, *args: Any) -> Any:
-        """A call of the store that concerns no version."""
-        return answer(lambda: getattr(self._keeping.store._store, name)(*args))
+        """See :class:`Keeping`, as the next ones."""
+        return answer(lambda: self._keeping.control(name, args))
 
     @group("control")
     def join(self, join: Join) -> Any:
-        """See :class:`Keeping`, as the next ones."""
         return answer(lambda: self._keeping.join(join))
 
     @group("control")
-    def hold(self) -> Any:
-        return answer(self._keeping.hold)
+    def hold(self, id: str) -> Any:
+        return answer(lambda: self._keeping.hold(id))
 
     @group("control")
     def admit(self, ops: set[tuple[str, int]], seconds: float) -> Any:
@@ -161,17 +165,17 @@ class Shard:
     def cut(self, id: str) -> Any:
         return answer(lambda: self._keeping.cut(id))
 
-    @group("control")
+    @group("transfer")
     def carry(self, id: str, root: str) -> Any:
         return answer(lambda: self._keeping.carry(id, root))
 
-    @group("control")
+    @group("transfer")
     def end_parts(self, root: str, numbers: list[int]) -> Any:
         return answer(lambda: self._keeping.end_parts(root, numbers))
 
     @group("control")
-    def release(self) -> Any:
-        return answer(self._keeping.release)
+    def release(self, id: str) -> Any:
+        return answer(lambda: self._keeping.release(id))
 
     @group("control")
     def restore(self, where: Where) -> Any:

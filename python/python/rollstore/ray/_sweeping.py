@@ -51,7 +51,9 @@ class Sweeping:
         def run() -> None:
             try:
                 store: Any = keeping.store._store
-                talk.out.put(("done", store.sweep(*args, compute)))
+                done = store.sweep(*args, compute)
+                keeping.make_durable()
+                talk.out.put(("done", done))
             except Stopped:
                 talk.out.put(("stopped", None))
             except Error as error:
