@@ -49,6 +49,10 @@ class Bucket:
         """The numbers of a part's checkpoints."""
         return [number for number, _ in native.list_checkpoints(f"{URL}/{part}")]
 
+    def files(self, part: str, kind: str) -> list[Path]:
+        """What the server keeps of a part: checkpoints or segments, in order."""
+        return sorted(path for path in (self.folder / "run" / part / kind).rglob("*") if path.is_file())
+
     def end(self) -> None:
         self._server.communicate()
 
@@ -112,8 +116,6 @@ def test_every_node_may_be_another_one(tmp_path: Path, bucket: Bucket, third: Th
 def test_older_checkpoints_end_whole(tmp_path: Path, bucket: Bucket, third: Third, services: Open) -> None:  # noqa: F811
     service = filled(services, tmp_path / "local", bucket)
     # As a kill leaves it: a shard's part of a cut that never was.
-    with RolloutStore.open(tmp_path / "local" / "shard-0", read_only=True) as shard:
-        shard_ids = len(shard)
     native.send_checkpoint(staged(tmp_path, service), f"{URL}/shard-0", "")
     for number in range(4):
         service.insert([200 + number * 10 + each for each in range(8)], 1, completion_ids=[[1]] * 8)
@@ -124,7 +126,7 @@ def test_older_checkpoints_end_whole(tmp_path: Path, bucket: Bucket, third: Thir
     name = service.name
     service.close()
     RolloutService.restore(URL, tmp_path / "again", number=3, name=name, nodes=bucket.nodes)
-    assert len(services(tmp_path / "again", nodes=bucket.nodes, shards=SHARDS)) == ROLLOUTS + 24 and shard_ids > 0
+    assert len(services(tmp_path / "again", nodes=bucket.nodes, shards=SHARDS)) == ROLLOUTS + 24
 
 
 def staged(tmp_path: Path, service: RolloutService) -> Path:
@@ -147,29 +149,47 @@ def test_what_is_no_cut_of_it_is_refused(tmp_path: Path, bucket: Bucket, third: 
         alone.checkpoint("s3://bucket/alone/coordinator")
     with pytest.raises(InvalidError, match="is none of a service"):
         RolloutService.restore("s3://bucket/alone", tmp_path / "other", name="other")
-    # A restore that cannot come to its end is no trap: another one takes its place.
+
+
+def test_a_restore_that_cannot_be_done_changes_nothing_and_keeps_no_other_away(
+    tmp_path: Path, bucket: Bucket, third: Third, services: Open  # noqa: F811
+) -> None:
+    service = filled(services, tmp_path / "local", bucket)
     name = service.name
+    service.checkpoint(URL)
     service.checkpoint(URL)
     service.insert([1000], 1, completion_ids=[[1]])
     service.close()
-    newest = sorted((bucket.folder / "run" / "shard-1" / "checkpoints").iterdir())[-1]
+    newest = bucket.files("shard-1", "checkpoints")[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole[:-1])
     with pytest.raises(DamagedError, match=r"shard-1/checkpoints/0000000002 is damaged"):
         RolloutService.restore(URL, tmp_path / "local", name=name, nodes=bucket.nodes)
-    with services(tmp_path / "local", nodes=bucket.nodes, shards=SHARDS, name=name) as unchanged:
-        assert len(unchanged) == ROLLOUTS + 1, "what was refused does not happen later"
-        told = sorted((bucket.folder / "run" / "coordinator" / "checkpoints").iterdir())[-1]
-        whole_told = told.read_bytes()
-        told.write_bytes(b"")
-        assert unchanged.checkpoint(URL) == 0, "a damaged checkpoint does not keep the next one away"
-        told.write_bytes(whole_told)
-        newest.write_bytes(whole)
-    segments = sorted((bucket.folder / "run" / "shard-1" / "segments").rglob("*-*"))
-    bytes_of = segments[0].read_bytes()
-    segments[0].write_bytes(bytes_of[:-1] + bytes([bytes_of[-1] ^ 1]))
+    unchanged = services(tmp_path / "local", nodes=bucket.nodes, shards=SHARDS, name=name)
+    assert len(unchanged) == ROLLOUTS + 1, "what was refused does not happen later"
+    unchanged.close()
+    newest.write_bytes(whole)
+
+    segment = bucket.files("shard-1", "segments")[0]
+    bytes_of = segment.read_bytes()
+    segment.write_bytes(bytes_of[:-1] + bytes([bytes_of[-1] ^ 1]))
     with pytest.raises(DamagedError, match="shard-1/segments"):
         RolloutService.restore(URL, tmp_path / "again", name=name, nodes=bucket.nodes)
-    segments[0].write_bytes(bytes_of)
+    segment.write_bytes(bytes_of)
     RolloutService.restore(URL, tmp_path / "again", number=1, name=name, nodes=bucket.nodes)
     assert len(services(tmp_path / "again", nodes=bucket.nodes, shards=SHARDS)) == ROLLOUTS
+
+
+def test_a_damaged_checkpoint_does_not_keep_the_next_one_away(
+    tmp_path: Path, bucket: Bucket, third: Third, services: Open  # noqa: F811
+) -> None:
+    service = filled(services, tmp_path / "local", bucket)
+    service.checkpoint(URL)
+    for part in ("coordinator", "shard-1"):
+        bucket.files(part, "checkpoints")[-1].write_bytes(b"")
+    service.insert([1000], 1, completion_ids=[[1]])
+    service.checkpoint(URL)
+    name = service.name
+    service.close()
+    RolloutService.restore(URL, tmp_path / "again", name=name, nodes=bucket.nodes)
+    assert len(services(tmp_path / "again", nodes=bucket.nodes, shards=SHARDS)) == ROLLOUTS + 1
