@@ -49,6 +49,24 @@ fn an_upload_goes_on_when_the_server_comes_back() {
 }
 
 #[test]
+fn a_restore_goes_on_when_the_server_comes_back() {
+    let scratch = Scratch::new();
+    let (mut server, when) = watched(&scratch, "GET /bucket/run/segments/", 3);
+    let store = scratch.open();
+    fill_large(&store, 1, 30 << 20);
+    let options = server.options().part_bytes(5 << 20).requests(2);
+    checkpoint(&store, URL, None, &options).unwrap();
+    thread::scope(|scope| {
+        let restored = scope.spawn(|| restore(URL, scratch.path("again"), None, &options));
+        when.recv().unwrap();
+        server.kill();
+        server.run();
+        assert_eq!(restored.join().unwrap().unwrap().number, 1);
+    });
+    assert_equal(&scratch.store_dir(), &scratch.path("again"));
+}
+
+#[test]
 fn a_server_that_stays_away_is_an_error_and_the_next_call_sends_what_is_missing() {
     let scratch = Scratch::new();
     let (mut server, when) = watched(&scratch, "partNumber=2", 1);

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::service::{Service, service_fn};
@@ -28,6 +29,8 @@ pub(crate) struct Server {
     seen: Arc<Mutex<Vec<String>>>,
     hook: Hook,
     runtime: Option<Runtime>,
+    /// Whether this start of it was killed.
+    is_dead: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -43,7 +46,7 @@ impl Server {
     /// A server with the bucket `bucket` in a directory.
     pub(crate) fn over(root: PathBuf, hook: Hook) -> Self {
         std::fs::create_dir_all(root.join("bucket")).unwrap();
-        let mut server = Self { root, port: 0, seen: Arc::default(), hook, runtime: None };
+        let mut server = Self { root, port: 0, seen: Arc::default(), hook, runtime: None, is_dead: Arc::default() };
         server.run();
         server
     }
@@ -62,12 +65,16 @@ impl Server {
         self.port = listener.local_addr().unwrap().port();
         let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(&self.root).unwrap());
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
-        runtime.spawn(serve(listener, builder.build(), Arc::clone(&self.seen), Arc::clone(&self.hook)));
+        self.is_dead = Arc::default();
+        let watch =
+            Watch { seen: Arc::clone(&self.seen), hook: Arc::clone(&self.hook), is_dead: Arc::clone(&self.is_dead) };
+        runtime.spawn(serve(listener, builder.build(), watch));
         self.runtime = Some(runtime);
     }
 
     /// Ends it as a crash would: no connection is closed in order, nothing under way comes to its end.
     pub(crate) fn kill(&mut self) {
+        self.is_dead.store(true, Ordering::SeqCst);
         self.runtime.take().unwrap().shutdown_background();
     }
 
@@ -119,20 +126,36 @@ impl Server {
     }
 }
 
-async fn serve(listener: TcpListener, service: S3Service, seen: Arc<Mutex<Vec<String>>>, hook: Hook) {
+/// What is seen of requests, and done to them.
+#[derive(Clone)]
+struct Watch {
+    seen: Arc<Mutex<Vec<String>>>,
+    hook: Hook,
+    is_dead: Arc<AtomicBool>,
+}
+
+async fn serve(listener: TcpListener, service: S3Service, watch: Watch) {
     while let Ok((socket, _)) = listener.accept().await {
-        let (service, seen, hook) = (service.clone(), Arc::clone(&seen), Arc::clone(&hook));
+        let (service, watch) = (service.clone(), watch.clone());
         let watched = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
             let told = format!("{} {}{query}", request.method(), request.uri().path());
             let count = {
-                let mut seen = lock(&seen);
+                let mut seen = lock(&watch.seen);
                 seen.push(told.clone());
                 seen.len()
             };
             // It may wait, for a test or a process that is killed.
-            tokio::task::block_in_place(|| hook(count, &told));
-            Service::call(&service, request)
+            tokio::task::block_in_place(|| (watch.hook)(count, &told));
+            let (answer, is_dead) = (Service::call(&service, request), Arc::clone(&watch.is_dead));
+            async move {
+                let answer = answer.await;
+                // One that is killed must say nothing of the files that it could not open any more.
+                if is_dead.load(Ordering::SeqCst) {
+                    std::future::pending::<()>().await;
+                }
+                answer
+            }
         });
         tokio::spawn(async move {
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
