@@ -6,7 +6,6 @@ The stages are methods, in order: hold, take, carry, publish. Killed in any of t
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -89,7 +88,7 @@ class Cutting:
             cut = cut._replace(where=self._publish(place, cut))
             with self._lock:
                 self._keep(self._record._replace(checkpoint=cut.where).answered(op, sent))
-            shutil.rmtree(self._staged(cut.id))
+            clear_staged(self.path)
             return sent, self._end_others(place, cut, keep)
 
     def _carried(self, place: Place, root: str) -> tuple[Cut, int]:
