@@ -1,13 +1,11 @@
 //! Goal: retention ends what is old, and never what anyone needs, whoever else is at work. Method: checkpoints that share segments,
 //! uploads held at one request while a retention runs, and the other way round.
 
-mod common;
-
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Server, assert_equal, fill, lock};
+use crate::common::{Server, assert_equal, fill, lock};
 use rollstore::{ErrorKind, Reason, RolloutStore};
 use rollstore_objects::{Options, checkpoint, list, restore, retain, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};

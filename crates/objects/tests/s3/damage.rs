@@ -1,11 +1,9 @@
 //! Goal: what rotted at the service is a named error, and no store appears. Method: files of an S3 server are changed behind its back.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Server, assert_equal, fill};
+use crate::common::{Server, assert_equal, fill};
 use rollstore::ErrorKind;
 use rollstore_objects::{checkpoint, list, restore, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};

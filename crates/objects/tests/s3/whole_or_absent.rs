@@ -1,13 +1,11 @@
 //! Goal: killed at any moment, a checkpoint is under its URL whole or not at all, and the next one mends what was left. Method:
 //! another process sends one, and the server kills it with SIGKILL at its n-th request, for every n.
 
-mod common;
-
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Server, fill, fill_large, left_over, lock};
+use crate::common::{Server, fill, fill_large, left_over, lock};
 use rollstore::RolloutStore;
 use rollstore_objects::{Options, checkpoint, list, restore, verify};
 use rollstore_testkit::child;
@@ -29,7 +27,7 @@ fn sender() {
 
 /// Sends one from another process, which is killed at request `kill_at`; whether it came to its end.
 fn send(scratch: &Scratch, server: &Server, victim: &Mutex<Option<Child>>) -> bool {
-    let mut command = child::command("sender", "sender", scratch.store_dir());
+    let mut command = child::command("whole_or_absent::sender", "sender", scratch.store_dir());
     command.envs(server.variables()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     // Held until the child is in place: no request of it is served before.
     let mut slot = lock(victim);

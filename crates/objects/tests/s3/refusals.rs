@@ -1,11 +1,9 @@
 //! Goal: a mistake is told by what, where and the next step. Method: wrong buckets, no credentials, foreign prefixes and targets, asked
 //! of a real server.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Server, fill};
+use crate::common::{Server, fill};
 use rollstore::{ErrorKind, RolloutStore};
 use rollstore_objects::{Options, checkpoint, list, restore};
 use rollstore_testkit::scratch::{Scratch, assert_says};

@@ -1,11 +1,9 @@
 //! Goal: checkpoints that were taken before are sent as they were taken, carry their caller's text, and are found and kept by number.
 //! Method: an S3 server; a store that goes on between a checkpoint and its sending; objects that are taken away.
 
-mod common;
-
 use std::fs;
 
-use common::{Server, assert_equal, fill};
+use crate::common::{Server, assert_equal, fill};
 use rollstore::ErrorKind;
 use rollstore_objects::{ANNOTATION_BYTES_MAX, checkpoint, find, list, restore, retain_only, send, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};

@@ -1,14 +1,12 @@
 //! Goal: a server that goes away costs time, and no checkpoint. Method: it is killed in the middle of a transfer, and started again
 //! at once, later or never.
 
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Server, assert_equal, fill, fill_large};
+use crate::common::{Server, assert_equal, fill, fill_large};
 use rollstore::ErrorKind;
 use rollstore_objects::{checkpoint, list, restore};
 use rollstore_testkit::scratch::{Scratch, assert_says};

@@ -1,11 +1,9 @@
 //! Goal: what goes up comes down equal, and only new segments go up. Method: an S3 server, a directory and memory; states compared by
 //! the library's own comparison and bit for bit; requests counted at the server.
 
-mod common;
-
 use std::fs;
 
-use common::{Server, assert_equal, fill, fill_large, left_over};
+use crate::common::{Server, assert_equal, fill, fill_large, left_over, lock};
 use rollstore::RolloutStore;
 use rollstore_objects::{Options, checkpoint, list, restore, verify};
 use rollstore_testkit::scratch::Scratch;
@@ -150,11 +148,11 @@ fn progress_reaches_the_end() {
     fill_large(&store, 1, 12 << 20);
     let last = std::sync::Arc::new(std::sync::Mutex::new(None));
     let told = std::sync::Arc::clone(&last);
-    let options = Options::default().on_progress(move |progress| *common::lock(&told) = Some(progress));
+    let options = Options::default().on_progress(move |progress| *lock(&told) = Some(progress));
     let sent = checkpoint(&store, "memory:///progress", None, &options).unwrap();
-    let end = common::lock(&last).take().unwrap();
+    let end = lock(&last).take().unwrap();
     assert_eq!((end.done_bytes, end.total_bytes), (sent.bytes, sent.bytes));
     restore("memory:///progress", scratch.path("again"), None, &options).unwrap();
-    let end = common::lock(&last).take().unwrap();
+    let end = lock(&last).take().unwrap();
     assert_eq!((end.done_bytes, end.total_bytes), (sent.bytes, sent.bytes));
 }
