@@ -28,7 +28,9 @@ pub(crate) fn run() -> Result<(), String> {
     let rows: Vec<&Row> = TABLE.iter().filter(|row| row.file != SHUTTLE).collect();
     let dir = target().join("planted");
     let wrapper = wrapper(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    check(&rows, &build(dir, &[("RUSTC_WORKSPACE_WRAPPER", wrapper.as_os_str())], &files(&rows))?)
+    // Each test runs for a moment: to optimise it takes longer than that.
+    let settings = [("RUSTC_WORKSPACE_WRAPPER", wrapper.as_os_str()), ("CARGO_PROFILE_DEV_OPT_LEVEL", OsStr::new("0"))];
+    check(&rows, &build(dir, &settings, &files(&rows))?)
 }
 
 /// Runs the suite of many orders, then checks the bugs that it must find.
