@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from rollstore import RolloutStore
 
 ROWS, WIDTH = 64, 512
@@ -63,20 +64,35 @@ def main() -> None:
                 view = store[id].old_logps
                 out[row, : len(view)] = view
 
+        tensor = torch.zeros((ROWS, WIDTH))
+
+        def gather_tensor(turn: int) -> None:
+            store.gather(batches[turn % len(batches)], "old_logps", tensor, step=100)
+
+        def loop_tensor(turn: int) -> None:
+            tensor.zero_()
+            for row, id in enumerate(batches[turn % len(batches)].tolist()):
+                logps = store[id].old_logps.torch()
+                tensor[row, : len(logps)] = logps
+
         for turn in range(len(batches)):
             gather(turn)
         store.insert([ROLLOUTS], 100)  # as a trainer goes on: what was asked for is counted with it
         gathered, copied, looped = best(len(batches), gather, copy, loop)
-        assert (out == -0.5).all()
+        gathered_tensor, looped_tensor = best(len(batches), gather_tensor, loop_tensor)
+        assert (out == -0.5).all() and bool((tensor == -0.5).all())
         rollout = store[1]
         bare = np.zeros(1 << 16, np.float32)
         viewed, sliced, got = best(5000, lambda _: rollout.old_logps, lambda _: bare[512:1024], lambda turn: store.get(turn % 64))
         us = 1e6
         note = f"{gathered * us:.1f} us for [{ROWS}, {WIDTH}]"
         faster, slower, dearer = looped / gathered, gathered / copied, viewed / sliced
-        report("Python loop over views / gather", faster, ">= 20", faster >= 20, f"{looped * us:.1f} us / {note}")
+        faster_tensor = looped_tensor / gathered_tensor
+        tensor_note = f"{looped_tensor * us:.1f} us / {gathered_tensor * us:.1f} us"
+        report("loop over views as tensors / gather", faster_tensor, ">= 20", faster_tensor >= 20, tensor_note)
+        report("loop over views as NumPy arrays / gather", faster, ">= 20", faster >= 20, f"{looped * us:.1f} us / {note}")
         # The loop copies the same bytes, so that no gather can be further ahead of it than this.
-        remark("Python loop / one memcpy", looped / copied, f"{looped * us / ROWS:.2f} us a row in the loop")
+        remark("that loop / one memcpy", looped / copied, f"{looped * us / ROWS:.2f} us a row in the loop")
         report("gather / one memcpy of the same bytes", slower, "<= 1.5", slower <= 1.5, f"{note} / {copied * us:.1f} us")
         report("a view / a bare NumPy view", dearer, "<= 5", dearer <= 5, f"{viewed * us:.2f} us / {sliced * us:.2f} us")
         remark("a rollout is found and opened", got / sliced, f"{got * us:.2f} us")

@@ -51,10 +51,11 @@ test-report
       Opens the pages of \"rollstore report\" in chromium, headless, and checks what is drawn. It installs chromium and its
       driver by apt-get where they are missing, and fails where it cannot.
 bench-python
-      Builds the Python package as it is released and prints what its calls cost, as ratios.
+      Builds the Python package as it is released and prints what its calls cost, as ratios, in another environment under
+      target/: about 500 MB are installed once.
 bench-python-peers
-      The same beside torchrl, lmdb, sqlite3, torch.save, safetensors and pickle, in another environment under target/: about
-      500 MB are installed once. Takes Linux and a C compiler. --save keeps docs/benchmarks/python.md.
+      The same beside torchrl, lmdb, sqlite3, torch.save, safetensors and pickle. Takes Linux and a C compiler. --save keeps
+      docs/benchmarks/python.md.
 bench Runs the benchmarks of benches/ and compares what each costs, against a raw baseline of the same minute, with the committed
       result, docs/benchmarks/criterion.json; or says that the machine is too noisy to judge. --quick shows that they run.
 counts

@@ -58,15 +58,7 @@ fn wheel(environment: &Environment, package: &Path) -> Result<PathBuf, String> {
     files(&dir, "whl")?.pop().ok_or_else(|| format!("there is no wheel in {}", dir.display()))
 }
 
-/// Builds the package as it is released, and prints what its calls cost as ratios.
-pub(crate) fn bench() -> Result<(), String> {
-    let package = root().join("python");
-    let environment = Environment::prepare(&target().join("python-tests"), &PACKAGES)?;
-    environment.install(&package, &["--release"])?;
-    run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
-}
-
-/// What the benchmark beside other stores needs. torch is the one of the trainer's tests.
+/// What the benchmarks need, of the package's own calls and beside other stores. torch is the one of the trainer's tests.
 const PEERS: [&str; 7] = [
     "torch==2.15.0",
     "torchrl==0.14.1",
@@ -77,13 +69,16 @@ const PEERS: [&str; 7] = [
     "maturin>=1.9,<2",
 ];
 
+/// Builds the package as it is released, and prints what its calls cost as ratios.
+pub(crate) fn bench() -> Result<(), String> {
+    let (environment, package) = released()?;
+    run(environment.command("python").arg("benches/ratios.py").current_dir(&package))
+}
+
 /// Builds the package as it is released, and measures it beside what Python programs keep rollouts in. `arguments` go to the
 /// benchmark.
 pub(crate) fn bench_peers(arguments: &[String]) -> Result<(), String> {
-    let package = root().join("python");
-    let check = "import torchrl, lmdb, safetensors; print('torchrl', torchrl.__version__, 'lmdb', lmdb.__version__)";
-    let environment = trl::prepare(&target().join("python-peers"), &PEERS, check)?;
-    environment.install(&package, &["--release", "--quiet"])?;
+    let (environment, package) = released()?;
     // Put before the C library, it counts syncs, whoever makes them.
     let counter = environment.dir.join("count_syncs.so");
     let compile = ["-O2", "-shared", "-fPIC", "benches/count_syncs.c", "-ldl", "-o"];
@@ -91,6 +86,15 @@ pub(crate) fn bench_peers(arguments: &[String]) -> Result<(), String> {
     let mut peers = environment.command("python");
     peers.arg("benches/peers.py").args(arguments).env("LD_PRELOAD", counter);
     run(peers.current_dir(&package))
+}
+
+/// The package as it is released in the environment of the benchmarks, and where its sources are.
+fn released() -> Result<(Environment, PathBuf), String> {
+    let package = root().join("python");
+    let check = "import torchrl, lmdb, safetensors; print('torchrl', torchrl.__version__, 'lmdb', lmdb.__version__)";
+    let environment = trl::prepare(&target().join("python-peers"), &PEERS, check)?;
+    environment.install(&package, &["--release", "--quiet"])?;
+    Ok((environment, package))
 }
 
 /// An interpreter's environment of our own, kept between runs.
