@@ -95,11 +95,11 @@ class Client:
         def forward(plan: Any) -> Any:
             return [np.full(n, logp_of(plan.ref_version), np.float32) for n in plan.lens]
 
-        plan = self.service.plan_for(ids[:100], self.clock(step))
+        plan = self.at_clock(step, lambda clock: self.service.plan_for(ids[:100], clock))
         applied = self.service.apply(plan, forward(plan))
         assert sum(applied) == len(plan)
         try:
-            served = self.service.get_or_compute(ids, self.clock(step), forward)
+            served = self.at_clock(step, lambda clock: self.service.get_or_compute(ids, clock, forward))
         except InvalidError as error:
             # An advance came between its computation and its commit, again and again.
             assert "ask again" in str(error)
@@ -108,9 +108,14 @@ class Client:
         assert len(versions) == 1, f"versions are mixed in one call: {versions}"
         self.served += len(ids)
 
-    def clock(self, step: int) -> int:
-        """Clients run apart, and the clock is that of the first of them."""
-        return max(step, self.service.clock or 0)
+    def at_clock(self, step: int, call: Callable[[int], Any]) -> Any:
+        """Clients run apart, and the clock is that of the first of them: who comes after it calls again."""
+        while True:
+            try:
+                return call(max(step, self.service.clock or 0))
+            except InvalidError as error:
+                if "store is at step" not in str(error):
+                    raise
 
     def retire(self) -> None:
         ids = self.rng.sample(list(self.live), min(300, len(self.live)))
