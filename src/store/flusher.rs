@@ -4,6 +4,7 @@
 //! - I1. What a flush commits is the rows and the state as of one LSN, which is durable in the log before.
 //! - I2. While there is no file to write changes to, none are listed: it is made of all rows.
 //! - I3. The index's lock is held for the ids of all rows, or for some rows, never for all rows.
+//! - I4. A flush ends though commits come all the time: once it is late, or what came meanwhile is much, it does not rest.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::limits;
 use crate::planted::{Bug, planted};
 use crate::store::core::{Core, Published};
 use crate::store::waker::Waker;
-use crate::sync::Mutex;
+use crate::sync::{Hurry, Mutex};
 
 /// Who writes the index where it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +68,16 @@ impl Flusher {
     /// Whether a flush is due at so many changes, with so many more bytes of the log: more of them after each failed one,
     /// so that it is not tried again at every commit.
     pub(crate) fn is_due(&self, changes: usize, bytes: u64) -> bool {
-        let bytes_behind = self.bytes_behind.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        self.bytes_behind.fetch_add(bytes, Ordering::Relaxed);
         let failures = self.failures.load(Ordering::Relaxed).min(limits::INDEX_BACKOFF_MAX);
-        changes >= self.options.changes.saturating_mul(1 << failures)
-            || bytes_behind >= limits::INDEX_FLUSH_BYTES << failures
+        self.is_behind(changes, failures)
+    }
+
+    /// Whether so many changes, or the log that was written since the last flush, are more than a flush takes, doubled so
+    /// many times.
+    fn is_behind(&self, changes: usize, doubled: u32) -> bool {
+        changes >= self.options.changes.saturating_mul(1 << doubled)
+            || self.bytes_behind.load(Ordering::Relaxed) >= limits::INDEX_FLUSH_BYTES << doubled
     }
 
     /// Asks for a flush. The caller may hold the writer, and none of the locks behind it.
@@ -143,11 +150,13 @@ struct Rows<'a> {
     left: Vec<RolloutId>,
     /// How often the changes that came meanwhile were taken.
     rounds: u32,
+    /// What keeps a flush from resting once it is late.
+    hurry: Option<Hurry<'a>>,
 }
 
 impl<'a> Rows<'a> {
     fn of(core: &'a Core, identity: Identity, all: bool) -> Result<Self> {
-        let mut rows = Self { core, identity, left: Vec::new(), rounds: 0 };
+        let mut rows = Self { core, identity, left: Vec::new(), rounds: 0, hurry: None };
         if all {
             rows.left = core.published.write().index.take_all();
             rows.left.sort_unstable();
@@ -168,6 +177,9 @@ impl<'a> Rows<'a> {
     fn next(&mut self) -> Result<Part> {
         /// So many times over, what changed meanwhile is written in pieces; then in one, or it might never end.
         const ROUNDS_MAX: u32 = 8;
+        if self.hurry.is_none() && (self.rounds > 0 || self.core.flusher.is_behind(self.left.len(), 1)) {
+            self.hurry = Some(self.core.pace.hurry());
+        }
         if !self.left.is_empty() {
             let rest = self.left.len().saturating_sub(limits::INDEX_ENTRIES_AT_A_TIME);
             let some = self.left.split_off(rest);
@@ -198,5 +210,43 @@ impl<'a> Rows<'a> {
         let pieces = published.index.partials.pieces().copied();
         let pieces = pieces.filter(|_| !planted(Bug::IndexWithoutPieces)).collect();
         IndexMeta { identity: self.identity, applied_lsn: published.state.lsn, covered, pieces, resume: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::SimDisk;
+    use crate::store::{NewRollout, RolloutStore};
+
+    fn insert(store: &RolloutStore, ids: std::ops::Range<u64>) {
+        let mut batch = store.batch();
+        ids.for_each(|id| batch.insert(NewRollout::new(id, 0)).unwrap());
+        batch.commit().unwrap();
+    }
+
+    #[test]
+    fn i4_a_flush_rests_until_commits_bring_more_than_it_takes() {
+        let store = RolloutStore::options().window(8).disk(Arc::new(SimDisk::new())).open("/rollouts").unwrap();
+        let core = &store.core;
+        let rows = || Rows::of(core, core.flusher.identity, false).unwrap();
+        store.flush_index().unwrap();
+
+        insert(&store, 0..10);
+        let mut calm = rows();
+        assert!(calm.next().unwrap().last.is_none() && calm.next().unwrap().last.is_some());
+        assert!(calm.hurry.is_none());
+
+        insert(&store, 10..20);
+        let mut overtaken = rows();
+        assert_eq!(overtaken.next().unwrap().changes.upserts.len(), 10);
+        insert(&store, 20..20 + 2 * limits::INDEX_ENTRIES_AT_A_TIME as u64);
+        assert!(overtaken.next().unwrap().last.is_none() && overtaken.hurry.is_none());
+        assert!(overtaken.next().unwrap().last.is_none() && overtaken.hurry.is_some());
+
+        insert(&store, 100_000..100_010);
+        core.flusher.bytes_behind.store(2 * limits::INDEX_FLUSH_BYTES, Ordering::Relaxed);
+        let mut late = rows();
+        assert!(late.next().unwrap().last.is_none() && late.hurry.is_some());
     }
 }

@@ -20,4 +20,4 @@ pub(crate) use shuttle::thread;
 pub(crate) use std::thread;
 
 pub(crate) use locks::{Condvar, Mutex, MutexGuard, RwLock};
-pub(crate) use pace::{PORTION_BYTES, Pace};
+pub(crate) use pace::{Hurry, PORTION_BYTES, Pace};
