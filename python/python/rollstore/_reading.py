@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -84,10 +85,10 @@ class Reading(Opened):
         if out is None:
             dtype, values, row_len, lens = self._store.gather_padded(numbers, ask, padding)
             return Padded(_named(dtype, values).reshape(len(lens), row_len), lens)
-        if type(out) is np.ndarray:
-            filled = self._store.gather_out(numbers, ask, out, padding)
-            if filled is not None:
-                return Padded(out, filled)
+        known = _known(out)
+        filled = None if known is None else self._store.gather_out(numbers, ask, known, padding)
+        if filled is not None:
+            return Padded(out, filled)
         array = _writable(out)
         if array.shape[0] != len(numbers):
             raise InvalidError(f"out has {array.shape[0]} rows, there are {len(numbers)} ids")
@@ -184,6 +185,17 @@ def _named(dtype: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if dtype == "float16":
         return values.view(np.float16)
     return values.view(bfloat16) if dtype == "bfloat16" else values
+
+
+def _known(out: Any) -> npt.NDArray[Any] | None:
+    """The memory of an array, or of a plain tensor, without a look at it; ``None`` where :func:`_writable` has to look."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(out) is not torch.Tensor:
+        return out if type(out) is np.ndarray else None
+    try:
+        return out.numpy()
+    except (RuntimeError, TypeError):  # it needs a gradient, lies elsewhere, or is of a type that NumPy has not
+        return None
 
 
 def _writable(out: Any) -> npt.NDArray[Any]:
