@@ -91,11 +91,11 @@ pub const RESERVE_BYTES_DEFAULT: u64 = 8 << 20;
 pub const WRITABLE_MAP_BYTES_MIN: usize = 256 << 10;
 
 /// Changed index entries that start a flush of the index, in entries, unless the options say otherwise.
-pub const INDEX_FLUSH_CHANGES_DEFAULT: usize = 50_000;
+pub const INDEX_FLUSH_CHANGES_DEFAULT: usize = 10_000;
 
 /// Bytes of the log behind the index that start a flush of it, in bytes: what an open after a kill has to read, about. Where
 /// rollouts are large, they are fewer than [`INDEX_FLUSH_CHANGES_DEFAULT`].
-pub const INDEX_FLUSH_BYTES: u64 = 64 << 20;
+pub const INDEX_FLUSH_BYTES: u64 = 32 << 20;
 
 /// Greatest number of changed index entries that are listed for the next flush. Beyond it, a slow or failing flush costs no
 /// more memory, and the next one writes every entry.

@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
     /// The next rows; with the last ones, what the index then covers.
     fn next(&mut self) -> Result<Part> {
         /// So many times over, what changed meanwhile is written in pieces; then in one, or it might never end.
-        const ROUNDS_MAX: u32 = 8;
+        const ROUNDS_MAX: u32 = 4;
         if self.hurry.is_none() && (self.rounds > 0 || self.core.flusher.is_behind(self.left.len(), 1)) {
             self.hurry = Some(self.core.pace.hurry());
         }
@@ -227,7 +227,9 @@ mod tests {
 
     #[test]
     fn i4_a_flush_rests_until_commits_bring_more_than_it_takes() {
-        let store = RolloutStore::options().window(8).disk(Arc::new(SimDisk::new())).open("/rollouts").unwrap();
+        // The test flushes, and no one else.
+        let options = RolloutStore::options().window(8).index_flush_changes(limits::INDEX_CHANGES_TRACKED_MAX / 2);
+        let store = options.disk(Arc::new(SimDisk::new())).open("/rollouts").unwrap();
         let core = &store.core;
         let rows = || Rows::of(core, core.flusher.identity, false).unwrap();
         store.flush_index().unwrap();

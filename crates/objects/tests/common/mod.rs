@@ -16,6 +16,9 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+/// Where checkpoints go.
+pub(crate) const URL: &str = "s3://bucket/run";
+
 pub(crate) const ACCESS_KEY: &str = "AKIDPLANTEDACCESSKEY";
 pub(crate) const SECRET_KEY: &str = "planted/secret+key=of the server";
 

@@ -3,12 +3,11 @@
 
 use std::fs;
 
-use crate::common::{Server, assert_equal, fill};
 use rollstore::ErrorKind;
 use rollstore_objects::{ANNOTATION_BYTES_MAX, checkpoint, find, list, restore, retain_only, send, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, assert_equal, fill};
 
 #[test]
 fn a_checkpoint_is_sent_as_it_was_taken_with_its_text() {

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Server, assert_equal, fill};
 use rollstore::ErrorKind;
 use rollstore_objects::{checkpoint, list, restore, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, assert_equal, fill};
 
 /// Two checkpoints of two segments; the second one is the newest's alone.
 fn two_checkpoints(scratch: &Scratch) -> Server {

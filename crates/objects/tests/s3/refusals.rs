@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use crate::common::{Server, fill};
 use rollstore::{ErrorKind, RolloutStore};
 use rollstore_objects::{Options, checkpoint, list, restore};
 use rollstore_testkit::scratch::{Scratch, assert_says};
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, fill};
 
 #[test]
 fn a_bucket_that_is_not_there_is_named() {

@@ -5,12 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Server, assert_equal, fill, lock};
 use rollstore::{ErrorKind, Reason, RolloutStore};
 use rollstore_objects::{Options, checkpoint, list, restore, retain, verify};
 use rollstore_testkit::scratch::{Scratch, assert_says};
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, assert_equal, fill, lock};
 
 /// A server that holds the first request that begins so, until it is let go; it says when it does.
 struct Gate {

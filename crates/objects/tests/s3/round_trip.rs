@@ -3,10 +3,11 @@
 
 use std::fs;
 
-use crate::common::{Server, assert_equal, fill, fill_large, left_over, lock};
 use rollstore::RolloutStore;
 use rollstore_objects::{Options, checkpoint, list, restore, verify};
 use rollstore_testkit::scratch::Scratch;
+
+use crate::common::{Server, assert_equal, fill, fill_large, left_over, lock};
 
 /// Up, down, more, up again, under any URL.
 fn there_and_back(scratch: &Scratch, url: &str, options: &Options) {

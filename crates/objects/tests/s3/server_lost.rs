@@ -6,12 +6,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Server, assert_equal, fill, fill_large};
 use rollstore::ErrorKind;
 use rollstore_objects::{checkpoint, list, restore};
 use rollstore_testkit::scratch::{Scratch, assert_says};
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, assert_equal, fill, fill_large};
 
 /// A server that says when it is asked for `what` for the n-th time.
 fn watched(scratch: &Scratch, what: &'static str, nth: usize) -> (Server, mpsc::Receiver<()>) {

@@ -5,13 +5,12 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Server, fill, fill_large, left_over, lock};
 use rollstore::RolloutStore;
 use rollstore_objects::{Options, checkpoint, list, restore, verify};
 use rollstore_testkit::child;
 use rollstore_testkit::scratch::Scratch;
 
-const URL: &str = "s3://bucket/run";
+use crate::common::{Server, URL, fill, fill_large, left_over, lock};
 
 /// Who comes next waits for a retention that was killed, a fifth of this.
 const LEASE: Duration = Duration::from_secs(10);
