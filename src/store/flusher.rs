@@ -177,8 +177,8 @@ impl<'a> Rows<'a> {
     fn next(&mut self) -> Result<Part> {
         /// So many times over, what changed meanwhile is written in pieces; then in one, or it might never end.
         const ROUNDS_MAX: u32 = 4;
-        if self.hurry.is_none() && (self.rounds > 0 || self.core.flusher.is_behind(self.left.len(), 1)) {
-            self.hurry = Some(self.core.pace.hurry());
+        if self.rounds > 0 || self.core.flusher.is_behind(self.left.len(), 1) {
+            self.hurry.get_or_insert_with(|| self.core.pace.hurry());
         }
         if !self.left.is_empty() {
             let rest = self.left.len().saturating_sub(limits::INDEX_ENTRIES_AT_A_TIME);
